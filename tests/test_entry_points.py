@@ -1,20 +1,27 @@
 """Test other packages' priors, stores and commands, and their limits."""
 
 import importlib
+import json
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_any_store
+from geoveil.analyst import STATISTICS, ReportRows, StatisticFamily
+from geoveil.campaign import Registry, encode
 from geoveil.campaign.entry_points import NotInstalled, added, load
 from geoveil.cli.app import app
-from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError
+from geoveil.console.point_choices import added_choices
+from geoveil.gp import GeoVeilError, ParameterError, SeededSource, UnsupportedError
 from geoveil.simulation.priors import public_prior
+from geoveil.simulation.scale import write_reports
 from tests.campaign.test_families import install
+from tests.campaigns import perturbed_incomes
 
 MODULE = """
 import typer
@@ -117,3 +124,133 @@ def test_a_name_that_is_taken_is_not_given_again(package, name):
     added.cache_clear()
     with pytest.raises(UnsupportedError, match="taken by"):
         load("geoveil.commands", "hello", ("serve",))
+
+
+STATISTICS_MODULE = """
+from dataclasses import dataclass
+from geoveil.analyst import MeanValue, Quantiles, Statistic, StatisticFamily
+
+@dataclass(frozen=True)
+class Above(Statistic):
+    level: float
+    width: float | None = None
+
+    def steps(self, campaign, confidence):
+        return (yield from Quantiles(levels=(self.level,), width=self.width).steps(
+            campaign, confidence))
+
+LEVEL = StatisticFamily(name="level", made=Above, summary="A level of the values")
+AGAIN = StatisticFamily(name="again", made=MeanValue, summary="The mean again")
+def not_made():
+    return StatisticFamily(name="none", made=int, summary="no statistic")
+"""
+
+
+@pytest.fixture
+def statistics(tmp_path, monkeypatch):
+    """A package with two statistics, and three that are none; another that can't be imported."""
+    install(
+        tmp_path, "veil_stats", STATISTICS_MODULE,
+        statistics={"level": "veil_stats:LEVEL", "again": "veil_stats:AGAIN",
+                    "misnamed": "veil_stats:LEVEL", "function": "veil_stats:not_made",
+                    "missing": "veil_stats:NOTHING"},
+    )  # fmt: skip
+    install(tmp_path, "veil_broken", "import nothing_there", statistics={"gone": "veil_broken:X"})
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    fresh = Registry("geoveil.statistics", StatisticFamily, tuple(STATISTICS.built_in.values()))
+    for module in ("vocabulary", "estimate_request"):
+        monkeypatch.setattr(f"geoveil.analyst.{module}.STATISTICS", fresh)
+    monkeypatch.setattr("geoveil.console.point_choices.STATISTICS", fresh)
+    added.cache_clear()
+    yield fresh
+    added.cache_clear()
+    sys.modules.pop("veil_stats", None)
+
+
+@pytest.fixture
+def reports(tmp_path):
+    campaign = perturbed_incomes()
+    incomes = np.random.default_rng(8).lognormal(11.3, 0.7, 500)
+    points = campaign.point_mechanism.release_many(incomes, SeededSource(1))[:, 0]
+    file = tmp_path / "incomes.parquet"
+    rows = ReportRows(np.zeros(len(points), np.uint32), None, (points,))
+    write_reports(iter([encode(campaign), rows]), file)
+    return str(file)
+
+
+def estimated(*arguments):
+    shown = CliRunner().invoke(app, ["estimate", *arguments, "--json"], catch_exceptions=False)
+    return json.loads(shown.stdout)
+
+
+def test_a_statistic_is_asked_like_those_of_the_library(statistics, reports):
+    added_one = estimated(reports, "--statistic", "level:level=0.5", "--width", "30000")
+    assert added_one == estimated(reports, "--quantile", "0.5", "--width", "30000")
+    assert added_one != estimated(reports, "--quantile", "0.5")  # the control
+    again = estimated(reports, "--statistic", "again", "--range-of-values", "0,9000000")
+    assert again == estimated(reports, "--mean", "--range-of-values", "0,9000000")
+
+
+def test_a_statistic_is_a_choice_on_pages(statistics):
+    choices = {choice.word: choice for choice in added_choices(perturbed_incomes())}
+    level = choices["statistic.level"]
+    assert (level.name, level.optional) == ("A level of the values", False)
+    assert level.said == "name=value for level, and for width if wanted, with commas"
+    assert choices["statistic.gone"].name == "gone"  # which says why when it is chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("gone", r"veil_broken:X, which is 'gone' in geoveil\.statistics, failed: Module"),
+        ("missing", r"veil_stats:NOTHING.*AttributeError"),
+        ("misnamed", r"veil_stats:LEVEL is no StatisticFamily of the name 'misnamed'"),
+        ("function", r"veil_stats:not_made is no StatisticFamily"),
+        ("nobody", r"'nobody' is not among the statistics.*known: mean"),
+        ("level", r"parameters of level must be name=value for level"),
+        ("level:level=high", r"level\.level must be a number"),
+        ("level:level=2", r"in \(0, 1\)"),
+    ],
+)
+def test_a_statistic_that_is_none_is_refused_and_others_go_on(statistics, reports, text, match):
+    with pytest.raises(GeoVeilError, match=match):
+        estimated(reports, "--statistic", text)
+    assert estimated(reports, "--quantile", "0.5")["rows"]
+
+
+def test_only_a_class_of_statistics_is_declared():
+    with pytest.raises(ParameterError, match="derives from Statistic"):
+        StatisticFamily(name="number", made=int, summary="A number")
+
+
+def test_a_statistic_of_the_library_is_never_replaced(statistics, reports, tmp_path):
+    mean = estimated(reports, "--mean")
+    install(tmp_path, "veil_thief", "", statistics={"mean": "veil_stats:AGAIN"})
+    added.cache_clear()
+    with pytest.raises(UnsupportedError, match=r"veil_stats:AGAIN can't be 'mean'.*taken by geo"):
+        estimated(reports, "--statistic", "level:level=0.5")
+    with pytest.raises(UnsupportedError, match="can't be 'mean'"):
+        list(added_choices(perturbed_incomes()))
+    assert estimated(reports, "--mean") == mean
+    assert statistics["mean"] is STATISTICS.built_in["mean"]
+
+
+@pytest.mark.deep(keep=0)
+def test_help_and_completion_name_statistics_and_import_none(statistics, tmp_path):
+    def run(*arguments, **more):
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "200", **more}
+        code = "import sys; from geoveil.cli import main; sys.argv[0] = 'geoveil'; main()"
+        command = [sys.executable, "-X", "importtime", "-c", code, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    shown = run("estimate", "--help")
+    words = " ".join(shown.stdout.replace("│", "").split())
+    assert all(name in words for name in ("of level, again, misnamed", "gone.", "'NAME:A=1,B=2'"))
+    typed = {"COMP_WORDS": "geoveil estimate x --statistic l", "COMP_CWORD": "4"}
+    completed = run(_GEOVEIL_COMPLETE="complete_bash", **typed)
+    assert completed.stdout.split() == ["level"]
+    for done in (run("--help"), shown, completed):
+        assert done.returncode == 0
+        assert "veil_stats" not in done.stderr
+        assert "typer" in done.stderr  # the control: what is imported is seen

@@ -4,9 +4,11 @@ import asyncio
 import csv
 import io
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +20,12 @@ from geoveil.analyst import Districts, new_york_boroughs
 from geoveil.analyst.campaigns import campaign_for_points
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.campaign import Attribute, Question
+from geoveil.campaign.entry_points import added
 from geoveil.console.layer import layer_in
 from geoveil.console.point_choices import choices_of
 from geoveil.console.survey import doubted
 from geoveil.gp import Cap, GeoPrivacy, LogScale, ParameterError, Threshold
+from tests.campaign.test_families import install
 from tests.campaigns import NOW
 
 from .served import Served, form_token, numbers, places, served, survey, uploaded
@@ -91,6 +95,41 @@ async def test_a_statistic_has_a_page_and_its_python_makes_the_same(console, wha
         made = await run(console, code)
         assert saved.json() == json.loads(json.dumps(made.to_dict()))
         assert "attachment" in saved.headers["content-disposition"]
+
+
+@pytest.mark.deep(keep=0)
+async def test_a_statistic_of_another_package_has_its_form_and_picture(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "statistic.md").read_text()
+    module = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert module is not None
+    entries = {"share-among": "among:FAMILY", "gone": "among:NOTHING"}
+    install(tmp_path, "among", module[1], statistics=entries)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(tmp_path)
+    added.cache_clear()
+    async with served(tmp_path) as console:
+        await console.publish(numbers(), places())
+        await console.report(numbers(), 1_000)
+        async with console.signed_in() as client:
+            word, said = "statistic.share-among", "low=50000, high=100000, width=24000"
+            empty = await ask(client, "incomes", what=word)
+            assert "Name=value for low, high, width, with commas" in empty
+            assert "<table>" not in empty
+            shown = await ask(client, "incomes", what=word, said=said)
+            assert problem_in(shown) == ""
+            assert "<svg" in shown
+            (code,) = code_in(shown)
+            made = await run(console, code)
+            link = re.search(r'href="([^"]*save=0.json)"', shown)
+            assert link is not None
+            saved = await client.get(unescape(link[1]))
+            assert saved.json() == json.loads(json.dumps(made.to_dict()))
+            broken = await ask(client, "incomes", what="statistic.gone")
+            assert "among:NOTHING" in unescape(problem_in(broken))
+            wrong = await ask(client, "incomes", what=word, said="low=2, high=1, width=1")
+            assert "greater than low=2" in unescape(problem_in(wrong))
+            assert "share-among" not in await ask(client, "places", what="circle")
+    added.cache_clear()
 
 
 @pytest.mark.deep(keep=0, rest=1)

@@ -223,14 +223,14 @@ from geoveil.analyst.vocabulary import (
     NAME_PROPERTY as NAME_PROPERTY,
     STATISTICS as STATISTICS,
     VOCABULARY as VOCABULARY,
-    StatisticWord as StatisticWord,
+    StatisticFamily,
     all_given as all_given,
     any_numbers_in as any_numbers_in,
     left_out as left_out,
     numbers_in as numbers_in,
     place_in as place_in,
     questions_in,
-    statistics_in as statistics_in,
+    statistics_in,
 )
 from geoveil.analyst.whole_file import whole_file as whole_file
 from geoveil.analyst.xlsform import FormRowsError, ImportedForm, form_of_workbook, workbook_of
@@ -341,6 +341,7 @@ __all__ = [
     "Softness",
     "Statistic",
     "StatisticBy",
+    "StatisticFamily",
     "TLSMissingError",
     "Term",
     "TokenInClearError",
@@ -379,6 +380,7 @@ __all__ = [
     "ranking_of",
     "reports_of",
     "softness_of_points",
+    "statistics_in",
     "toml_of",
     "trend",
     "workbook_of",

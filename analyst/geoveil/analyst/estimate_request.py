@@ -26,6 +26,7 @@ from geoveil.analyst.statistics.ranking import Top
 from geoveil.analyst.statistics.statistic import Contaminated, Means, Statistic
 from geoveil.analyst.vocabulary import (
     NAME_PROPERTY,
+    STATISTICS,
     leave_out,
     questions_in,
     statistics_in,
@@ -33,11 +34,6 @@ from geoveil.analyst.vocabulary import (
 )
 from geoveil.campaign import PointQuestion, ValueCampaign
 from geoveil.gp import IntervalMethod, ParameterError, UnsupportedError, validation
-
-_OF_VALUES = frozenset({"mean", "geometric-mean", "gini", "top-share"})
-"""Statistics whose intervals can use a public range of values."""
-_WITH_BELLS = frozenset({"map", "districts", "nearest"})
-"""Statistics that have a bandwidth."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,9 +151,10 @@ class EstimateRequest:
 
     def _refuse_what_lacks_its_question(self) -> None:
         every = questions_in(self.words)
-        if not (every or self.plan) and _WITH_BELLS.isdisjoint(self.statistics):
+        options = {name for word in self.statistics for name in STATISTICS[word].parameters}
+        if not (every or self.plan) and "bandwidth" not in options:
             leave_out(self, "bandwidth", "left out: no question here has a bell")
-        if _OF_VALUES.isdisjoint(self.statistics):
+        if "within" not in options:
             leave_out(self, "range_of_values", "given with --mean, --gini or --top-share")
         if len(every) < 2:
             leave_out(self, "top", "given with two or more questions, such as --place")

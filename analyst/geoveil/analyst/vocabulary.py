@@ -34,7 +34,7 @@ from geoveil.analyst.statistics.map import Map
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic
-from geoveil.campaign import QUERIES
+from geoveil.campaign import QUERIES, Family, Registry
 from geoveil.gp import ParameterError, validation
 
 NAME_PROPERTY = "name-property"
@@ -81,10 +81,7 @@ def numbers_in(name: str, text: str, count: int, expected: str) -> tuple[float, 
         >>> numbers_in("range", "50000, 100000", 2, "LOW,HIGH")
         (50000.0, 100000.0)
     """
-    try:
-        numbers = [float(part) for part in text.replace(",", " ").split()]
-    except ValueError:
-        raise ParameterError(name, text, expected) from None
+    numbers = any_numbers_in(name, text, expected)
     if len(numbers) != count:
         raise ParameterError(name, text, expected)
     return validation.numbers(name, numbers)
@@ -97,10 +94,7 @@ def place_in(name: str, text: str) -> Place:
 
 
 def _threshold(text: str) -> Iterator[AnalystQuestion]:
-    try:
-        at = float(text)
-    except ValueError:
-        raise ParameterError("threshold", text, "a number") from None
+    (at,) = numbers_in("threshold", text, 1, "a number")
     yield ShareAbove(at)
 
 
@@ -195,12 +189,14 @@ def leave_out(request: Any, names: str, expected: str) -> None:
 Made = Statistic[Any]
 
 
-def any_numbers_in(word: str, said: str) -> tuple[float, ...]:
-    """Return numbers separated by commas."""
+def any_numbers_in(
+    word: str, said: str, expected: str = "numbers separated by commas"
+) -> tuple[float, ...]:
+    """Return numbers separated by commas or spaces."""
     try:
-        return tuple(float(part) for part in said.split(","))
+        return tuple(float(part) for part in said.replace(",", " ").split() or [said])
     except ValueError:
-        raise ParameterError(word, said, "numbers separated by commas") from None
+        raise ParameterError(word, said, expected) from None
 
 
 def two_numbers(word: str, said: str) -> tuple[float, float]:
@@ -260,79 +256,118 @@ def _districts(said: Sequence[str], how: How) -> Districts:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StatisticWord:
-    """A word for a statistic: an option of commands, and a choice on pages."""
+@dataclass(frozen=True, kw_only=True)
+class StatisticFamily(Family):
+    """A family of statistics: an option of commands, and a choice on pages.
 
-    make: Callable[[Sequence[str], How], Made]
-    """Makes the statistic from the text after the word."""
-    help: str
+    Its class takes the parameters by name. One called `width`, `bandwidth` or `within` has the
+    value of --width, --bandwidth or --range-of-values, unless its text says another.
+    """
+
+    reads: Callable[[Sequence[str], How], Made] | None = None
+    """Makes the statistic from the text after each use of its word; None for `Family.parse`."""
     takes: Any = bool
-    """The type of its argument: bool for none, str for a text, list for one or more, Path for a
-    file."""
+    """The type of its option's argument: bool for none, str for a text, list[str] for one or more,
+    Path for a file."""
+    of_places: bool = False
+    """Whether it is about people's places, not their numbers."""
+
+    def __post_init__(self) -> None:
+        if not issubclass(self.made, Statistic):
+            raise ParameterError("made", self.made, "a class that derives from Statistic")
+
+    def ask(self, said: Sequence[str], how: How) -> Made:
+        """Return the statistic for the text after each use of its word."""
+        if self.reads is not None:
+            return self.reads(said, how)
+        options = {name: getattr(how, name, None) for name in self.parameters}
+        given = {name: value for name, value in options.items() if value is not None}
+        made: Made = self.make(given | self.read(",".join(said)))
+        return made
 
 
-STATISTICS: Mapping[str, StatisticWord] = MappingProxyType(
-    {
-        "mean": StatisticWord(
-            lambda said, how: MeanValue(width=how.width, within=how.within), "Mean of the values."
+STATISTICS = Registry(
+    "geoveil.statistics",
+    StatisticFamily,
+    [
+        StatisticFamily(name="mean", made=MeanValue, summary="Mean of the values."),
+        StatisticFamily(
+            name="geometric-mean",
+            made=GeometricMean,
+            summary="Geometric mean of values that are compared by ratio, which have no mean.",
         ),
-        "geometric-mean": StatisticWord(
-            lambda said, how: GeometricMean(width=how.width, within=how.within),
-            "Geometric mean of values that are compared by ratio, which have no mean.",
-        ),
-        "quantile": StatisticWord(
-            lambda said, how: Quantiles(
+        StatisticFamily(
+            name="quantile",
+            made=Quantiles,
+            summary="Value that this share of the people does not exceed: 0.5 for the median. May"
+            " be repeated.",
+            reads=lambda said, how: Quantiles(
                 levels=sorted(level for text in said for level in any_numbers_in("quantile", text)),
                 width=how.width,
             ),
-            "Value that this share of the people does not exceed: 0.5 for the median. May be"
-            " repeated.",
-            list,
+            takes=list[str],
         ),
-        "curve": StatisticWord(
-            lambda said, how: DistributionFunction(width=how.width),
-            "Distribution function, with a band that holds all of it.",
+        StatisticFamily(
+            name="curve",
+            made=DistributionFunction,
+            summary="Distribution function, with a band that holds all of it.",
         ),
-        "density": StatisticWord(
-            lambda said, how: Density(of=DistributionFunction(width=how.width)),
-            "Density of the values, with a band.",
+        StatisticFamily(
+            name="density",
+            made=Density,
+            summary="Density of the values, with a band.",
+            reads=lambda said, how: Density(of=DistributionFunction(width=how.width)),
         ),
-        "histogram": StatisticWord(
-            lambda said, how: Histogram(
+        StatisticFamily(
+            name="histogram",
+            made=Histogram,
+            summary="Shares between edges: '25000,50000,100000', and beyond them.",
+            reads=lambda said, how: Histogram(
                 edges=any_numbers_in("histogram", ",".join(said)), width=how.width
             ),
-            "Shares between edges: '25000,50000,100000', and beyond them.",
-            str,
+            takes=str,
         ),
-        "gini": StatisticWord(
-            lambda said, how: Gini(width=how.width, within=how.within), "Gini coefficient."
-        ),
-        "top-share": StatisticWord(
-            lambda said, how: TopShare(
-                share=any_numbers_in("top-share", said[-1])[0], width=how.width, within=how.within
+        StatisticFamily(name="gini", made=Gini, summary="Gini coefficient."),
+        StatisticFamily(
+            name="top-share",
+            made=TopShare,
+            summary="Share of the total that this share of the people holds: 0.1.",
+            reads=lambda said, how: TopShare(
+                share=numbers_in("top-share", said[-1], 1, "a number in (0, 1)")[0],
+                width=how.width,
+                within=how.within,
             ),
-            "Share of the total that this share of the people holds: 0.1.",
-            str,
+            takes=str,
         ),
-        "map": StatisticWord(
-            lambda said, how: Map(bandwidth=how.bandwidth),
-            "GeoJSON file to write: the density of people, on a grid of places.",
-            Path,
+        StatisticFamily(
+            name="map",
+            made=Map,
+            summary="GeoJSON file to write: the density of people, on a grid of places.",
+            reads=lambda said, how: Map(bandwidth=how.bandwidth),
+            takes=Path,
+            of_places=True,
         ),
-        "districts": StatisticWord(
-            _districts,
-            "Share in each polygon of a GeoJSON file, which must not overlap, and elsewhere.",
-            Path,
+        StatisticFamily(
+            name="districts",
+            made=Districts,
+            summary="Share in each polygon of a GeoJSON file, which must not overlap, and"
+            " elsewhere.",
+            reads=_districts,
+            takes=Path,
+            of_places=True,
         ),
-        "nearest": StatisticWord(
-            lambda said, how: Nearest(_places(said, how.name_property), how.bandwidth),
-            "Share to whom this place is the nearest: 'LABEL=LON,LAT', twice or more; or a GeoJSON"
-            " file of points.",
-            list,
+        StatisticFamily(
+            name="nearest",
+            made=Nearest,
+            summary="Share to whom this place is the nearest: 'LABEL=LON,LAT', twice or more; or a"
+            " GeoJSON file of points.",
+            reads=lambda said, how: Nearest(_places(said, how.name_property), how.bandwidth),
+            takes=list[str],
+            of_places=True,
         ),
-    }
+    ],
 )
+"""The families of statistics; another package adds one through an entry point of its name."""
 
 
 def statistics_in(
@@ -342,23 +377,22 @@ def statistics_in(
     name_property: str | None = None,
     within: tuple[float, float] | None = None,
 ) -> list[Made]:
-    """Return the statistics for the words of `STATISTICS` that people write.
+    """Return the statistics for the names in `STATISTICS` that people write.
 
     Args:
-        words: a word that stands there → what is written after it; nothing for a word alone.
+        words: a name that stands there → what is written after it; nothing for a name alone.
         width: of the soft thresholds; three noise scales by default.
         bandwidth: of the bells of a map, in metres; three noise scales by default.
         name_property: of features, that names districts or places; `name` by default.
         within: between which values everybody's lies, for a mean, a Gini coefficient, a top share.
 
     Raises:
+        NotInstalled: if no installed package has such a statistic.
         ParameterError: naming the word, what was written, and what is permitted.
 
     Example:
         >>> [type(one).__name__ for one in statistics_in({"quantile": ["0.5"], "curve": []})]
         ['Quantiles', 'DistributionFunction']
     """
-    for word in words:
-        validation.choice("statistic", word, STATISTICS)
     how = How(width, bandwidth, name_property, within)
-    return [STATISTICS[word].make(said, how) for word, said in words.items()]
+    return [STATISTICS[word].ask(said, how) for word, said in words.items()]

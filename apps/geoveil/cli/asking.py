@@ -12,7 +12,7 @@ from geoveil.analyst import (
     NAME_PROPERTY,
     RELATIONS,
     STATISTICS,
-    StatisticWord,
+    StatisticFamily,
     Wish,
     questions_in,
     wish_in,
@@ -22,10 +22,12 @@ from geoveil.cli.options import takes
 from geoveil.gp import ParameterError
 
 _REPEATED = " May be repeated."
-_FAMILIES = ", ".join(family.name for family in QUERIES if not family.of_points)
+_FAMILIES = ", ".join(
+    [name for name, family in QUERIES.built_in.items() if not family.of_points] + QUERIES.added
+)
 Levels = Annotated[
     list[str] | None,
-    typer.Option("--quantile", help=STATISTICS["quantile"].help),
+    typer.Option("--quantile", help=STATISTICS["quantile"].summary),
 ]
 _QUESTIONS: dict[str, tuple[Any, Any]] = {
     "threshold": (
@@ -136,26 +138,25 @@ def _words(*, name_property: str | None, **given: Sequence[Any] | None) -> Words
     return words if name_property is None else words | {NAME_PROPERTY: [name_property]}
 
 
-def _option(word: str, of: StatisticWord) -> tuple[Any, Any]:
+def _option(word: str, of: StatisticFamily) -> tuple[Any, Any]:
     """Return the annotation and default of the option for a statistic."""
-    if of.takes is bool:
-        return Annotated[bool, typer.Option(f"--{word}", help=of.help)], False
-    kind: Any = list[str] if of.takes is list else of.takes
-    read = word == "districts"
-    return Annotated[kind | None, typer.Option(help=of.help, exists=read, dir_okay=not read)], None
+    kind: Any = of.takes
+    option = typer.Option(f"--{word}", help=of.summary, exists=word == "districts", dir_okay=False)
+    return Annotated[kind | None, option], False if kind is bool else None
 
 
-def _statistics(**given: Any) -> dict[str, list[str]]:
-    """Return the requested statistics' words and the text after each."""
+def _statistics(*, statistic: str | None, **given: Any) -> dict[str, list[str]]:
+    """Return the requested statistics' names and the text after each."""
+    name, _, parameters = (statistic or "").partition(":")
     return {
-        name.replace("_", "-"): said
+        word.replace("_", "-"): said
         if isinstance(said, list)
         else []
         if said is True
         else [str(said)]
-        for name, said in given.items()
+        for word, said in given.items()
         if said not in (None, False, [])
-    }
+    } | ({name: [parameters]} if name else {})
 
 
 def _wishes(**given: Sequence[str] | None) -> list[Wish]:
@@ -168,8 +169,20 @@ def _wishes(**given: Sequence[str] | None) -> list[Wish]:
 
 asks_statistics = takes(
     "statistics",
-    {word.replace("-", "_"): _option(word, of) for word, of in STATISTICS.items()}
-    | {"quantile": (Levels, None)},
+    {word.replace("-", "_"): _option(word, of) for word, of in STATISTICS.built_in.items()}
+    | {
+        "statistic": (
+            Annotated[
+                str | None,
+                typer.Option(
+                    help="Statistic of another package: 'NAME:A=1,B=2', of"
+                    f" {', '.join(STATISTICS.added) or 'none that is installed'}.",
+                    autocompletion=lambda: STATISTICS.added,
+                ),
+            ],
+            None,
+        )
+    },
     _statistics,
 )
 """Replaces a command's argument `statistics` by the options for statistics."""

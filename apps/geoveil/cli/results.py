@@ -193,8 +193,9 @@ def estimate(*, request: EstimateRequest, form: OutputFormat, connection: Connec
             return open_.enter_context(analyst_at(connection))
 
         for first, *others in request.answered(connect, err.tell):
-            for result in [of for of in (first, *others) if isinstance(of, DensityMap)]:
-                with whole_file("--map", Path(request.statistics["map"][0])) as beside:
+            maps = [of for of in (first, *others) if isinstance(of, DensityMap)]
+            for file, result in zip(request.statistics.get("map", ()), maps, strict=False):
+                with whole_file("--map", Path(file)) as beside:
                     beside.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
             changes = all(isinstance(result, Change) for result in others)  # of the first, a curve
             form.show(first, *(() if changes else others), beside=others if changes else ())

@@ -1,13 +1,17 @@
 """The console's statistics of points, and the fields of their forms."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
+from geoveil.analyst import STATISTICS
 from geoveil.campaign import AttributeCampaign, ValueCampaign
+from geoveil.gp import UnsupportedError
 
+ADDED = "statistic."
+"""The beginning of the words for other packages' statistics, which no word of this page has."""
 LEVELS = np.arange(1, 100) / 100
 BY_FACTORS = 9
 """The number of default histogram edges for values compared by ratio."""
@@ -30,13 +34,15 @@ class PointChoice:
     file: str = ""
     """The label of its GeoJSON file; empty if it takes none."""
     optional: bool = False
-    """Whether it works without the file."""
+    """Whether it works without its text or file."""
 
 
 NUMBERS = (
     PointChoice("curve", "Distribution, with quantiles to drag"),
     PointChoice("density", "Density"),
-    PointChoice("histogram", "Histogram", "edges, with commas; chosen for you if left empty"),
+    PointChoice(
+        "histogram", "Histogram", "edges, with commas; chosen for you if left empty", optional=True
+    ),
     PointChoice("quantile", "Quantiles", "shares of people, with commas", "0.25, 0.5, 0.75"),
     PointChoice("threshold", "Share above a value", "the value", ""),
     PointChoice("range", "Share between two values", "the two values, with a comma", ""),
@@ -109,3 +115,20 @@ def choices_of(campaign: AttributeCampaign) -> Sequence[PointChoice]:
     else:
         return ()
     return (*choices, *changes)
+
+
+def added_choices(campaign: AttributeCampaign) -> Iterator[PointChoice]:
+    """Yield the statistics of other packages; one whose package fails says so when it is chosen."""
+    for name in STATISTICS.names[len(STATISTICS.built_in) :]:
+        try:
+            family = STATISTICS[name]
+        except UnsupportedError:
+            yield PointChoice(f"{ADDED}{name}", name)
+            continue
+        if family.of_places == (campaign.attribute.coordinates is not None):
+            yield PointChoice(
+                f"{ADDED}{name}",
+                family.summary,
+                f"{family.usage}, with commas" if family.parameters else "",
+                optional=all(p.default is not p.empty for p in family.parameters.values()),
+            )

@@ -29,6 +29,7 @@ from geoveil.analyst import (
     Result,
     Statistic,
     Top,
+    any_numbers_in,
     asked_alike,
     asked_of_points,
     cell_text,
@@ -45,7 +46,14 @@ from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.console.charts import density_map, round_numbers
 from geoveil.console.http import PageRequest, RefusedError, Response
 from geoveil.console.layer import layer_in
-from geoveil.console.point_choices import BY_FACTORS, LEVELS, PointChoice, choices_of
+from geoveil.console.point_choices import (
+    ADDED,
+    BY_FACTORS,
+    LEVELS,
+    PointChoice,
+    added_choices,
+    choices_of,
+)
 from geoveil.console.results import code_of, file_of, shown_result
 from geoveil.console.survey_head import code_for, standing_of, told_of
 from geoveil.gp import GeoVeilError, ParameterError
@@ -63,6 +71,7 @@ def asked(request: PageRequest) -> Response:
     choices = choices_of(campaign)
     if not isinstance(campaign, ValueCampaign) or not choices:
         raise RefusedError(404, "this survey's reports answer no later questions")
+    choices = [*choices, *added_choices(campaign)]
     word = request.text("what", choices[0].word)
     choice = next((offered for offered in choices if offered.word == word), choices[0])
     said = request.text("said", choice.example)
@@ -137,9 +146,9 @@ def headline(request: PageRequest) -> Response:
 
 def _complete(choice: PointChoice, said: str, geojson: str) -> bool:
     """Return whether the form has all that its statistic needs."""
-    if choice.file:
-        return bool(geojson) or choice.optional
-    return bool(said) or not choice.said or choice.word == "histogram"
+    if choice.optional:
+        return True
+    return bool(geojson) if choice.file else bool(said) or not choice.said
 
 
 def _has_other(request: PageRequest, campaign: AttributeCampaign, choice: PointChoice) -> bool:
@@ -213,7 +222,7 @@ def _statistic(
         return _means(campaign, _circle(said))
     if choice.word == "nearest":
         return Nearest(_by_name(_lines(said)))
-    return _in_words(choice.word, said)
+    return _in_words(choice.word.removeprefix(ADDED), said)
 
 
 _CHANGED = ("mean", "geometric-mean", "quantile", "curve")
@@ -222,7 +231,7 @@ _CHANGED = ("mean", "geometric-mean", "quantile", "curve")
 
 def _in_words(word: str, said: str) -> Statistic[Any]:
     """Return the statistic with a given name and numbers."""
-    return statistics_in({word: [",".join(said.replace(",", " ").split())]})[0]
+    return statistics_in({word: [said]})[0]
 
 
 def _circle(said: str) -> list[AnalystQuestion]:
@@ -265,13 +274,6 @@ def _named(line: str) -> tuple[str, tuple[float, float]]:
     name, _, numbers = line.rpartition("=")
     longitude, latitude = place_in("place", numbers)
     return name or numbers, (longitude, latitude)
-
-
-def _several(name: str, said: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in said.replace(",", " ").split())
-    except ValueError:
-        raise ParameterError(name, said[:80], "numbers separated by commas") from None
 
 
 def _geojson(text: str) -> Any:
@@ -408,7 +410,7 @@ def _questions(
     elif campaign.attribute.coordinates is not None:
         questions = _circle(said)
     else:
-        values = _several("values", said)
+        values = any_numbers_in("values", said)
         questions = questions_in({"threshold": [f"{value:.15g}" for value in values]})
     return questions, code_of(questions)
 
@@ -428,6 +430,8 @@ def _code_of(
         return f"Top({statistic.count}, {_code_of_districts(request)}.districts)"
     if choice.word == "circle":
         return _code_of_means(code_of(_circle(said)))
+    if choice.word.startswith(ADDED):
+        return f"statistics_in({{{choice.word.removeprefix(ADDED)!r}: [{said!r}]}})[0]"
     return code_of(statistic)
 
 

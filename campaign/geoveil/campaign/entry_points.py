@@ -1,10 +1,10 @@
 """Extensions by other packages through entry points, imported on demand.
 
-The groups are `geoveil.queries`, `geoveil.mechanisms`, `geoveil.stores`, `geoveil.priors` and
-`geoveil.commands`.
+The groups are `geoveil.queries`, `geoveil.mechanisms`, `geoveil.statistics`, `geoveil.stores`,
+`geoveil.priors` and `geoveil.commands`.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
+def installed(group: str) -> Iterable["EntryPoint"]:
+    """Return the installed entry points of a group, unchecked; nothing is imported."""
+    # Imported here, since a device without foreign campaigns needs neither it nor its imports.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=group)
+
+
 @cache
 def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
     """Return the installed entry points of a group by name; nothing is imported.
@@ -23,11 +31,8 @@ def added(group: str, taken: frozenset[str]) -> Mapping[str, "EntryPoint"]:
         UnsupportedError: if two packages claim the same name, or one claims a name in `taken`, the
             library's own names.
     """
-    # Imported here, since a device without foreign campaigns needs neither it nor its imports.
-    from importlib.metadata import entry_points
-
     points: dict[str, EntryPoint] = {}
-    for point in entry_points(group=group):
+    for point in installed(group):
         before = points.get(point.name)
         if point.name in taken or (before is not None and before != point):
             owner = "geoveil itself" if before is None else before.value
@@ -49,8 +54,13 @@ def load(group: str, name: str, taken: Collection[str]) -> object:
     points = added(group, frozenset(taken))
     if name not in points:
         raise NotInstalled(group, name, (*taken, *points))
-    with foreign(name):
-        return points[name].load()
+    point = points[name]
+    try:
+        return point.load()
+    except Exception as error:
+        raise UnsupportedError(
+            f"{point.value}, which is {name!r} in {group}, failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 class NotInstalled(UnsupportedError):  # noqa: N818 - it says what is the case

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from geoveil.campaign.entry_points import added, foreign, load
+from geoveil.campaign.entry_points import added, foreign, installed, load
 from geoveil.gp import (
     GeoPrivacy,
     ParameterError,
@@ -163,10 +163,10 @@ class Family:
         Raises:
             ParameterError: if a parameter is missing, unknown or out of range.
         """
-        own = self._parameters()
+        own = self.parameters
         required = {name for name, p in own.items() if p.default is p.empty}
         if not required <= set(parameters) <= set(own):
-            raise ParameterError(f"parameters of {self.name}", sorted(parameters), _listed(own))
+            raise ParameterError(f"parameters of {self.name}", sorted(parameters), self.usage)
         for name, value in parameters.items():
             kind = _KINDS.get(hint := own[name].annotation, object)
             if not isinstance(value, tuple if typing.get_origin(hint) is tuple else kind):
@@ -180,19 +180,34 @@ class Family:
         Raises:
             ParameterError: if a parameter is unreadable, missing, unknown or out of range.
         """
-        own = self._parameters()
+        return self.make(self.read(text))
+
+    def read(self, text: str) -> dict[str, Any]:
+        """Return the parameters in a text, as `parse` does."""
+        own = self.parameters
         given = {}
         for part in filter(None, text.split(",")):
             name, equals, value = (piece.strip() for piece in part.partition("="))
             if not equals or name in given:
-                raise ParameterError(self.name, text, _listed(own))
+                raise ParameterError(self.name, text, self.usage)
             hint = own[name].annotation if name in own else None
             given[name] = _typed(f"{self.name}.{name}", value, hint)
-        return self.make(given)
+        return given
 
-    def _parameters(self) -> Mapping[str, Parameter]:
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The parameters of its class."""
         with foreign(self.name):
             return signature(self.made, eval_str=True).parameters
+
+    @property
+    def usage(self) -> str:
+        """How `parse` takes the parameters, as the end of an error's message."""
+        own = self.parameters.items()
+        needed = ", ".join(name for name, p in own if p.default is p.empty)
+        free = ", ".join(name for name, p in own if p.default is not p.empty)
+        wanted = f"{needed}, and for {free} if wanted" if needed and free else needed or free
+        return f"name=value for {wanted}" if wanted else "left out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +269,11 @@ class Registry(Generic[F]):
         self._loaded: dict[str, F] = {}
 
     @property
+    def added(self) -> list[str]:
+        """The names that other packages claim, unchecked and without imports."""
+        return [point.name for point in installed(self.group)]
+
+    @property
     def names(self) -> tuple[str, ...]:
         """All names, without imports."""
         return (*self.built_in, *added(self.group, frozenset(self.built_in)))
@@ -273,9 +293,10 @@ class Registry(Generic[F]):
             or record.name != name
             or not FAMILY_NAME.fullmatch(name)
         ):
+            point = added(self.group, frozenset(self.built_in))[name].value
             raise UnsupportedError(
-                f"{record!r} is no {self._kind.__name__} of the name {name!r}, which an entry point"
-                f" in {self.group!r} promises"
+                f"{point} is no {self._kind.__name__} of the name {name!r}, which an entry point in"
+                f" {self.group!r} promises"
             )
         return self._loaded.setdefault(name, record)
 
@@ -386,10 +407,3 @@ def _typed(name: str, text: str, hint: Any) -> Any:
         if hint is None or str in typing.get_args(hint):
             return text
         raise ParameterError(name, text, "a number") from None
-
-
-def _listed(known: Mapping[str, Any]) -> str:
-    needed = ", ".join(name for name, own in known.items() if own.default is own.empty)
-    free = ", ".join(name for name, own in known.items() if own.default is not own.empty)
-    wanted = f"{needed}, and for {free} if wanted" if needed and free else needed or free
-    return f"name=value for {wanted}"
