@@ -343,9 +343,13 @@ class CategoryField(Field):
         return self.options
 
     @lazy
-    @abstractmethod
     def mechanism(self) -> CategoryMechanism | None:
         """The mechanism that perturbs an answer; None if the field is open."""
+        return None if self.epsilon is None else self._mechanism(self.epsilon)
+
+    @abstractmethod
+    def _mechanism(self, epsilon: float) -> CategoryMechanism:
+        """Return the mechanism for an ε."""
 
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
@@ -409,11 +413,8 @@ class ChoiceField(SingleField):
         ('ε = 2 per 1 option', 1)
     """
 
-    @lazy
-    def mechanism(self) -> CategoryMechanism | None:
-        if self.epsilon is None:
-            return None
-        return category_mechanism(len(self.options), self.epsilon)
+    def _mechanism(self, epsilon: float) -> CategoryMechanism:
+        return category_mechanism(len(self.options), epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,9 +424,8 @@ class OrdinalField(SingleField):
     _unit = STEP
     _most = MOST_STEPS
 
-    @lazy
-    def mechanism(self) -> CategoryMechanism | None:
-        return None if self.epsilon is None else OrdinalResponse(len(self.options), self.epsilon)
+    def _mechanism(self, epsilon: float) -> CategoryMechanism:
+        return OrdinalResponse(len(self.options), epsilon)
 
     @lazy
     def epsilon_if_not_asked(self) -> float:
@@ -448,11 +448,8 @@ class MultipleField(CategoryField):
         if self.most is not None:
             validation.require_count(f"{self.name}: most", self.most, 1, len(self.options))
 
-    @lazy
-    def mechanism(self) -> CategoryMechanism | None:
-        if self.epsilon is None:
-            return None
-        return SubsetResponse(len(self.options), self.epsilon, self.most)
+    def _mechanism(self, epsilon: float) -> CategoryMechanism:
+        return SubsetResponse(len(self.options), epsilon, self.most)
 
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
