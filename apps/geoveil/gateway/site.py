@@ -61,12 +61,15 @@ class Mounted(Protocol):
 
     async def __call__(self, scope: Scope, body: bytes, send: Send) -> None:
         """Answer a complete request; this is cancelled when its caller disconnects."""
+        ...
 
     def longest(self, scope: Scope) -> int:
         """Return a request's largest permitted body in bytes."""
+        ...
 
     async def aclose(self) -> None:
         """Called when the gateway stops, before its connections are closed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

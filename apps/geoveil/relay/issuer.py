@@ -35,6 +35,7 @@ class Attester(Protocol):
         Raises:
             TransportError: if it can't decide now.
         """
+        ...
 
 
 class InvitationCodes:

@@ -35,12 +35,15 @@ class SpendingHistory(Protocol):
 
     def spendings(self, *, campaign_id: str | None = None) -> Mapping[GeoPrivacy, int]:
         """Return the number of draws by price, for one campaign or for all."""
+        ...
 
     def tellings(self, *, after: datetime | None) -> Iterable[Telling]:
         """Return the draws whose reports left after a time or still wait; None for all."""
+        ...
 
     def used(self, campaign_id: str, epoch: datetime) -> bool:
         """Return whether an epoch's reading has answered a campaign."""
+        ...
 
 
 HistoryOf: TypeAlias = Callable[[str, str], SpendingHistory]

@@ -37,11 +37,13 @@ class Transport(Protocol):
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         """Return the published campaign."""
+        ...
 
     def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         """Return one result per report, once every accepted report is on the server's disk."""
+        ...
 
 
 class AsyncTransport(Protocol):
@@ -51,11 +53,13 @@ class AsyncTransport(Protocol):
         self, request: collector_pb2.GetCampaignRequest, timeout_s: float
     ) -> collector_pb2.GetCampaignResponse:
         """Return the published campaign."""
+        ...
 
     async def submit_reports(
         self, request: collector_pb2.SubmitReportsRequest, timeout_s: float
     ) -> collector_pb2.SubmitReportsResponse:
         """Return one result per report, once every accepted report is on the server's disk."""
+        ...
 
 
 FORK_GRACE_S = 0.5

@@ -19,12 +19,15 @@ class Audited(Protocol):
     @property
     def privacy(self) -> GeoPrivacy | LocalPrivacy:
         """The stated guarantee."""
+        ...
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         """Return one report per point."""
+        ...
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density at output y given the point x, the two broadcast together."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

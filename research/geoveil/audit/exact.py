@@ -20,6 +20,7 @@ class HasDensity(Protocol):
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density at output y given the point x, the two broadcast together."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,12 +118,15 @@ class History(Protocol):
     @property
     def privacy(self) -> GeoPrivacy:
         """The guarantee of one epoch."""
+        ...
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         """Return one history per trajectory."""
+        ...
 
     def log_density(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the log-density of a history given a trajectory, the two broadcast together."""
+        ...
 
 
 def worst_history(history: History, epochs: int, count: int = 10_000, seed: int = 1) -> Finding:

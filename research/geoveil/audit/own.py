@@ -38,12 +38,15 @@ class StandardNoise(Protocol):
     @property
     def variance(self) -> float:
         """The variance; infinite if it does not exist."""
+        ...
 
     def logpdf(self, z: ArrayLike) -> Array:
         """Return the log-density."""
+        ...
 
     def sample(self, rng: np.random.Generator, size: tuple[int, ...]) -> Array:
         """Return samples."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

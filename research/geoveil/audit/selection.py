@@ -154,6 +154,7 @@ class Selects(Protocol):
 
     def probabilities(self, scores: ScoresLike) -> Array:
         """Return the probability of each outcome."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class Computer(Protocol):
         self, function: Callable[[Part], Result], parts: Sequence[Part], /
     ) -> Iterator[tuple[Part, Result]]:
         """Yield each part with its result, in any order; workers import the function by name."""
+        ...
 
 
 _WINDOW = 1_000

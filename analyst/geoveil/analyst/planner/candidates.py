@@ -37,16 +37,20 @@ class ReportLaw(Protocol):
 
     def mean(self, x: ArrayLike) -> Array:
         """Return the expected report at points x."""
+        ...
 
     def variance(self, x: ArrayLike) -> Array:
         """Return the variance of the report at points x."""
+        ...
 
     def simulate(self, x: ArrayLike, rng: np.random.Generator) -> Array:
         """Return one report per point. NOT private on a computer."""
+        ...
 
     @property
     def limits(self) -> Limits:
         """The ranges of reports and of their mean over any people."""
+        ...
 
 
 @dataclass(frozen=True)

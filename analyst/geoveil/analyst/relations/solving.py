@@ -24,9 +24,11 @@ class EstimatingEquation(Protocol):
 
     def __call__(self, theta: Array) -> tuple[Array, Array]:
         """Return the sum of scores and its derivative, oriented to be negative definite."""
+        ...
 
     def each(self, theta: Array) -> Array:
         """Return the score of each report, (n, coefficients)."""
+        ...
 
 
 class Root(NamedTuple):

@@ -48,9 +48,11 @@ class Scored(Protocol):
     @property
     def exact_scale_cost(self) -> Fraction | None:
         """Supremum of |uψ(u) − 1|: the price of a change of scale. None if unbounded."""
+        ...
 
     def least_quotient(self, constant: Fraction, factor: Fraction) -> Fraction:
         """Return the infimum over u > 0 of (constant + factor·uψ(u))/ψ(u), rounded down."""
+        ...
 
 
 def exact_eta(noise: Scored, frontier: Frontier, beta: Fraction, reports: int = 1) -> Fraction:

@@ -49,6 +49,7 @@ class Releasing(Protocol):
 
     def release(self, x: ArrayLike) -> Any:
         """Return one report."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
