@@ -325,6 +325,11 @@ def ks_limit(count: int) -> float:
     return math.sqrt(math.log(2 / ALPHA) / (2 * count))
 
 
+def standard_errors(sample: Array, expected: float) -> float:
+    """Return how many standard errors a sample's mean is from what is expected."""
+    return float(abs(sample.mean() - expected) / (sample.std() / math.sqrt(sample.size)))
+
+
 def gauss(function: Callable[[Array], Array], marks: Sequence[float], panels: int = 24) -> float:
     """Return the integral from the first mark to the last; the function is smooth between marks."""
     nodes, weights = np.polynomial.legendre.leggauss(16)

@@ -3,7 +3,6 @@
 Oracles: the definitions in mpmath (oracles.py), finite differences, Monte Carlo.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -113,15 +112,12 @@ def test_monte_carlo(oracles, query):
         for factor in (1.05, 1 / 1.05)
     ]
     count, limit = 400_000, scipy.stats.norm.isf(oracles.ALPHA / 2)
+    z = oracles.standard_errors
     rng = np.random.default_rng(3)
     failed = [False, False, False]
     for x in (0.0, 2.0, 4.0, 9.0):
         points = mechanism.simulate(np.full(count, x), rng)
         f = float(query.value(x))
-
-        def z(sample: np.ndarray, expected: float) -> float:
-            return float(abs(sample.mean() - expected) / (sample.std() / math.sqrt(count)))
-
         y = estimator.value(points)
         assert z(y, f) <= limit
         assert z((y - f) ** 2, float(estimator.variance(x))) <= limit

@@ -179,6 +179,7 @@ def test_monte_carlo(oracles):
     estimator, plugged = (mechanism.estimator(query, debias=flag) for flag in (True, False))
     wrong = [noise(0.8 * H * factor).estimator(query, debias=True) for factor in (1.05, 1 / 1.05)]
     count, limit = 200_000, scipy.stats.norm.isf(oracles.ALPHA / 2)
+    z = oracles.standard_errors
     rng = np.random.default_rng(7)
     failed = [False] * 4
     for r in (0.0, 1.1, 2.0, 3.0):
@@ -186,10 +187,6 @@ def test_monte_carlo(oracles):
         points = mechanism.simulate(np.broadcast_to(x, (count, 2)), rng)
         f = scipy.stats.ncx2.cdf((1.5 / H) ** 2, 2, (r / H) ** 2) if r else None
         f = -math.expm1(-((1.5 / H) ** 2) / 2) if f is None else float(f)
-
-        def z(sample: np.ndarray, expected: float) -> float:
-            return float(abs(sample.mean() - expected) / (sample.std() / math.sqrt(count)))
-
         y = estimator.value(points)
         assert z(y, f) <= limit
         assert z((y - f) ** 2, estimator.variance(x)[0]) <= limit

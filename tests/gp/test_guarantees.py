@@ -29,6 +29,7 @@ from geoveil.gp import (
     StudentT,
     Threshold,
 )
+from tests.gp.pairs import largest_rate, moved
 from tests.oracles import MAKERS
 
 PRIVACY = GeoPrivacy(epsilon=0.9, per=3.6, unit="metre")
@@ -181,18 +182,9 @@ def test_kernel_in_the_plane(reach):
             DebiasedLaplace(kernel, PRIVACY),
         ]
         here = np.asarray(kernel.center) + rng.normal(size=(600, 2)) * (size + 4) * 1.5
-        angle = rng.uniform(0, 2 * math.pi, 600)
-        step = 10 ** rng.uniform(-3, 1.3, 600) / RATE
-        there = here + step[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        gap = np.linalg.norm(there - here, axis=1)
+        there = moved(here, 10 ** rng.uniform(-3, 1.3, 600) / RATE, rng)
         for mechanism in mechanisms:
-            if isinstance(mechanism, DebiasedLaplace):
-                low, high = mechanism.range
-                y = np.linspace(low, high, 101)[1:-1, None]
-            else:
-                y = np.concatenate([-np.logspace(-4, 4, 60), np.logspace(-4, 4, 60)])[:, None]
-            ratio = mechanism.log_density(y, here) - mechanism.log_density(y, there)
-            worst = np.max(np.abs(ratio) / gap)
+            worst = largest_rate(mechanism, here, there)
             assert worst <= RATE * TOLERANCE
             assert worst >= 0.3 * RATE
 

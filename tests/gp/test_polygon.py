@@ -13,16 +13,13 @@ import shapely
 from flint import arb
 
 from geoveil.gp import (
-    DebiasedLaplace,
     GeoPrivacy,
-    LipschitzMechanism,
-    QueryMechanism,
-    SmoothMechanism,
 )
 from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries import polygon
 from geoveil.gp.queries.polygon import Polygon
 from tests.gp.ideal import ideal
+from tests.gp.pairs import largest_rate, mechanisms_of, moved
 
 PRIVACY = GeoPrivacy(epsilon=0.5, per=2.0)
 RATE = 0.25
@@ -318,34 +315,13 @@ class TestBound:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("region", ["islands", "comb", "mercator"])
 class TestMechanisms:
-    def mechanisms(self, query: Polygon) -> list[QueryMechanism]:
-        found: list[QueryMechanism] = [
-            SmoothMechanism(query, PRIVACY),
-            SmoothMechanism(query, PRIVACY, reach=INFINITY, beta=0.6 * RATE),
-            LipschitzMechanism(query, PRIVACY),
-        ]
-        return (
-            [*found, DebiasedLaplace(query, PRIVACY)]
-            if query.profile.name == "smoothstep"
-            else found
-        )
-
     def test_guarantee(self, region, profile):
         query = make(region, 3.0, profile)
         rng = np.random.default_rng(11)
         here = around(query, 500, 11)[:-3]
-        step = rng.normal(size=here.shape)
-        length = 10 ** rng.uniform(-2, 1.3, size=len(here)) / RATE
-        there = here + length[:, None] * step / np.linalg.norm(step, axis=1, keepdims=True)
-        gap = np.linalg.norm(there - here, axis=1)
-        for mechanism in self.mechanisms(query):
-            if isinstance(mechanism, DebiasedLaplace):
-                low, high = mechanism.range
-                y = np.concatenate([np.linspace(low, high, 40)[1:-1], mechanism.atoms])[:, None]
-            else:
-                y = np.concatenate([-np.logspace(-4, 4, 40), np.logspace(-4, 4, 40)])[:, None]
-            ratio = mechanism.log_density(y, here) - mechanism.log_density(y, there)
-            worst = np.max(np.abs(ratio) / gap)
+        there = moved(here, 10 ** rng.uniform(-2, 1.3, size=len(here)) / RATE, rng)
+        for mechanism in mechanisms_of(query, PRIVACY):
+            worst = largest_rate(mechanism, here, there)
             rounding = 1e-6 if region == "mercator" else 1e-9
             assert worst <= RATE * (1 + rounding)
             assert worst >= 0.5 * RATE
@@ -357,7 +333,7 @@ class TestMechanisms:
         points = around(query, 12, 12).tolist()
         for seed, x in enumerate([*points[:20], *points[-5:]]):
             value = random.Random(seed).getrandbits(1024)
-            smooth, _, *others = self.mechanisms(query)
+            smooth, _, *others = mechanisms_of(query, PRIVACY)
             for mechanism in (smooth, *others):
                 expected = ideal(mechanism, x, value, 1024, signed_distance)
                 released = mechanism.release(x, fixed_bits(value, 1024))

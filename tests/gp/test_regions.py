@@ -13,7 +13,6 @@ from geoveil.gp import (
     DebiasedLaplace,
     Disc,
     GeoPrivacy,
-    LipschitzMechanism,
     Query,
     QueryMechanism,
     Range,
@@ -21,6 +20,7 @@ from geoveil.gp import (
     TwoWayThreshold,
 )
 from tests.gp.ideal import ideal
+from tests.gp.pairs import largest_rate, mechanisms_of, moved
 
 PRIVACY = GeoPrivacy(epsilon=0.5, per=2.0)
 RATE = 0.25
@@ -92,31 +92,11 @@ class TestRegions:
     @pytest.mark.deep(keep=2)
     def test_guarantee(self, region, profile):
         query = REGIONS[region](profile)
-        mechanisms: list[QueryMechanism] = [
-            SmoothMechanism(query, PRIVACY),
-            SmoothMechanism(query, PRIVACY, reach=math.inf, beta=0.6 * RATE),
-            LipschitzMechanism(query, PRIVACY),
-        ]
-        if profile == "smoothstep":
-            mechanisms.append(DebiasedLaplace(query, PRIVACY))
         rng = np.random.default_rng(3)
         here = around(query, 700, 4)
-        step = rng.normal(size=here.shape)
-        length = 10 ** rng.uniform(-3, 1.3, size=700) / RATE
-        if query.dimension == 1:
-            there = here + length * np.sign(step)
-        else:
-            there = here + length[:, None] * step / np.linalg.norm(step, axis=1, keepdims=True)
-        gap = np.abs(there - here) if here.ndim == 1 else np.linalg.norm(there - here, axis=1)
-        for mechanism in mechanisms:
-            if isinstance(mechanism, DebiasedLaplace):
-                low, high = mechanism.range
-                inside = np.linspace(low, high, 60)[1:-1]
-                y = np.concatenate([inside, mechanism.atoms])[:, None]
-            else:
-                y = np.concatenate([-np.logspace(-4, 4, 40), np.logspace(-4, 4, 40)])[:, None]
-            ratio = mechanism.log_density(y, here) - mechanism.log_density(y, there)
-            worst = np.max((np.abs(ratio) - 1e-11) / gap)
+        there = moved(here, 10 ** rng.uniform(-3, 1.3, size=700) / RATE, rng)
+        for mechanism in mechanisms_of(query, PRIVACY):
+            worst = largest_rate(mechanism, here, there, rounding=1e-11)
             assert worst <= RATE * (1 + 1e-9)
             assert worst >= 0.5 * RATE
 
