@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from geoveil.analyst.central import central_cap, central_record, of_one_question, out_of_reach
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.feasible_alternatives import (
@@ -248,7 +250,7 @@ def planned_periods(
 
     The ways are: fresh noise in every period, at ε each; noise at ε/k in each of k periods; and one
     reading, perturbed once at ε, from which all periods are answered: carried forward, or
-    extrapolated from the last two readings. Errors are for the participants: from noise, averaged
+    extrapolated from it and an earlier one. Errors are for the participants: from noise, averaged
     over the prior, and, for carried readings, from the drift since a reading, whose time each
     device draws. The ε of a reading covers any k consecutive periods: a campaign of k meets two
     readings of most devices, as each sets its own epochs.
@@ -285,10 +287,11 @@ def planned_periods(
         return request.prior.expectation(variance) / n
 
     fresh, split = noise(privacy.epsilon), noise(privacy.epsilon / periods)
-    # The age of a reading is uniform up to all periods; the mean of its square a third.
-    moved = (drift * periods) ** 2 / 3
-    # ((1 + a)² + a²) of the noise, on average over the age a in epochs.
-    extrapolated = 8 / 3 * fresh
+    # Devices answer once a period, so that ages of readings are 0 to k − 1 periods, equally often.
+    ages = np.arange(periods) / periods
+    delay = periods * float(ages.mean())
+    moved = (drift * delay) ** 2
+    extrapolated = fresh * float(((1 + ages) ** 2 + ages**2).mean())
     ways = [
         ("one reading, carried", privacy.epsilon, fresh + moved),
         ("one reading, extrapolated", privacy.epsilon, extrapolated),
@@ -303,8 +306,8 @@ def planned_periods(
             {"way": name, "epsilon": epsilon, "error": math.sqrt(square)}
             for name, epsilon, square in ways
         ],
-        "drift_carried": math.sqrt(3 * (extrapolated - fresh)) / periods,
-        "drift_split": math.sqrt(3 * max(split - fresh, 0.0)) / periods,
+        "drift_carried": math.sqrt(extrapolated - fresh) / delay,
+        "drift_split": math.sqrt(max(split - fresh, 0.0)) / delay,
     }
 
 
