@@ -36,7 +36,7 @@ def rings(polygon: object) -> list[Ring]:
         raise ParameterError("polygon", polygon, expected)
     try:
         with np.errstate(invalid="ignore"):  # NaN is refused below
-            shape: Any = shapely.geometry.shape(geometry)
+            shape: Any = shapely.geometry.shape(dict(geometry))
     except (TypeError, ValueError, LookupError, shapely.errors.ShapelyError):
         raise ParameterError("polygon", polygon, expected) from None
     parts = [shape] if kind == "Polygon" else shape.geoms
