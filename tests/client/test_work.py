@@ -24,12 +24,14 @@ from geoveil.campaign import (
 )
 from geoveil.client import (
     CampaignNotFetched,
+    Client,
     InMemoryCollector,
     Limit,
     ParameterError,
     Point,
     Policy,
     PolicyRefused,
+    Receipt,
     ReportBuilder,
 )
 from geoveil.client.policy import CampaignCost
@@ -215,20 +217,26 @@ def test_limits_are_integers(name, count):
         Policy({}, **settings)
 
 
+def contributes_meanwhile(source: Any, other: Client, campaign_id: str) -> list[Receipt]:
+    """Let another client contribute as soon as bits are drawn; return what comes of it."""
+    genuine, receipts = source.bits, []
+
+    def bits(count: int) -> int:
+        if not receipts:
+            receipts.append(other.contribute(campaign_id, 52_000))
+        return int(genuine(count))
+
+    source.bits = bits
+    return receipts
+
+
 def test_a_draw_holds_up_nobody(make_client, tmp_path, make_campaign, collector, make_source):
     """While one client draws, another uses the same state directory."""
     collector.add(make_campaign("other"))
     state = tmp_path / "state"
     second = make_client(state_dir=state, fetched=("other",))
     source = make_source(0)
-    genuine, receipts = source.bits, []
-
-    def bits(count: int) -> int:
-        if not receipts:
-            receipts.append(second.contribute("other", 52_000))
-        return int(genuine(count))
-
-    source.bits = bits
+    receipts = contributes_meanwhile(source, second, "other")
     first = make_client(state_dir=state, fetched=("income",), source=source)
     assert first.contribute("income", 52_000).fresh
     assert receipts[0].fresh
@@ -240,14 +248,7 @@ def test_a_draw_that_comes_too_late_is_forgotten(make_client, tmp_path, collecto
     state = tmp_path / "state"
     second = make_client(state_dir=state, fetched=("income",))
     source = make_source(0)
-    genuine, receipts = source.bits, []
-
-    def bits(count: int) -> int:
-        if not receipts:
-            receipts.append(second.contribute("income", 52_000))
-        return int(genuine(count))
-
-    source.bits = bits
+    receipts = contributes_meanwhile(source, second, "income")
     first = make_client(state_dir=state, source=source)
     late = first.contribute("income", 152_000)
     assert late == receipts[0]

@@ -69,35 +69,27 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Question:
+    """Changes nothing, and never fails on its way."""
+
+    campaign: str = PARTITION
+    replica: int = 0
+
+
+class Estimate(Question):
     """An estimate is asked for."""
 
-    campaign: str = PARTITION
-    replica: int = 0
 
-
-@dataclass(frozen=True)
-class Export:
+class Export(Question):
     """All rows are asked for."""
 
-    campaign: str = PARTITION
-    replica: int = 0
 
-
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(Question):
     """A device asks for a campaign by its id."""
 
-    campaign: str = PARTITION
-    replica: int = 0
 
-
-@dataclass(frozen=True)
-class Browse:
+class Browse(Question):
     """A device pages through the campaigns and looks for one."""
-
-    campaign: str = PARTITION
-    replica: int = 0
 
 
 @dataclass(frozen=True)
@@ -181,8 +173,6 @@ class RestartDatabase:
     """The database goes away and comes back; of files, a copy is opened."""
 
 
-Question = Estimate | Export | Fetch | Browse
-"""Changes nothing, and never fails on its way."""
 Request = Create | Close | Upload | Stream | Question
 Operation = (
     Request
