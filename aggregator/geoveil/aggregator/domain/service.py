@@ -79,14 +79,17 @@ class ServiceSettings(Protocol):
     @property
     def max_batch(self) -> int:
         """The most reports of a request."""
+        ...
 
     @property
     def clock_skew_s(self) -> float:
         """Seconds by which a device's clock may be wrong."""
+        ...
 
     @property
     def trusted_keys(self) -> Collection[PublicKey]:
         """The keys of which one must sign a new campaign; empty for any."""
+        ...
 
 
 class Service:
