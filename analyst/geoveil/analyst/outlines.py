@@ -134,14 +134,6 @@ def clipped(plane: AzimuthalEquidistant, label: str, parts: Sequence[Sequence[Co
 
     Raises:
         ParameterError: if it lies outside the area, or its numbers are not valid degrees.
-
-    Example:
-        >>> plane = AzimuthalEquidistant(2.35, 48.86, radius_m=15_000)
-        >>> clipped(plane, "park", [[[(48.83, 2.43), (48.84, 2.43), (48.84, 2.44)]]])
-        Traceback (most recent call last):
-        geoveil.gp.errors.ParameterError: region must be with the longitude before the latitude,\
- within 15,000 metre of 2.35,48.86: its corners are in the area the other way round, got\
- region='park'
     """
     rings = [[np.asarray(ring, np.float64)[:, :2] for ring in part] for part in parts]
     exteriors = np.concatenate([part[0] for part in rings])
