@@ -61,6 +61,15 @@ from tools.vectors.forms import _forms
 from .conftest import PATIENCE_S, ROOT, npm
 
 
+def node(*arguments: str, given: str) -> str:
+    """Return what Node prints of what it is given."""
+    done = subprocess.run(
+        ["node", *arguments], input=given, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.deep
 def test_the_device_in_typescript(device):
     done = npm(device, "run", "unit")
@@ -74,15 +83,8 @@ def test_the_device_in_typescript(device):
             text=True,
             check=True,
         ).stdout
-        compared = subprocess.run(
-            ["node", str(device / "build" / "test" / "tuples.js")],
-            input=tuples,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        assert compared.returncode == 0, compared.stderr
-        assert '"count":60,"unequal":0' in compared.stdout
+        compared = node(str(device / "build" / "test" / "tuples.js"), given=tuples)
+        assert '"count":60,"unequal":0' in compared
 
 
 @pytest.mark.deep(keep=0, rest=0)
@@ -99,15 +101,8 @@ def test_a_hundred_thousand_logarithms_are_those_of_python(device):
         "const values = JSON.parse(readFileSync(0));"
         "console.log(JSON.stringify(values.map((x) => coordinateOf({ floor: 1e-50 }, x))));"
     )
-    done = subprocess.run(
-        ["node", "--input-type=module", "-e", program],
-        input=json.dumps(values),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [scale.coordinate(value) for value in values]
+    found = json.loads(node("--input-type=module", "-e", program, given=json.dumps(values)))
+    assert found == [scale.coordinate(value) for value in values]
 
 
 @pytest.mark.deep
@@ -118,15 +113,8 @@ def test_people_are_told_the_same_in_every_language(device):
     campaigns = [{name: one[name] for name in ("campaign", "value")} for one in told]
     numbers = [draw * 10.0**power for draw in (1.0, -1.5, 1.23456) for power in range(-3, 16)]
     program = PROGRAM.replace("FOLDER", (device / "build" / "src").as_uri())
-    done = subprocess.run(
-        ["node", "--input-type=module", "-e", program],
-        input=json.dumps({"campaigns": campaigns, "numbers": numbers}),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    given = json.dumps({"campaigns": campaigns, "numbers": numbers})
+    said = json.loads(node("--input-type=module", "-e", program, given=given))
     for language in LANGUAGES:
         with speaking(language):
             of_python = {
