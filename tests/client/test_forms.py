@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 
 from geoveil.campaign import (
-    Attribute,
     ChoiceField,
-    Condition,
     FormCampaign,
     MultipleField,
-    NumberField,
     OrdinalField,
-    PlaceField,
     encode,
     seal,
 )
@@ -43,27 +39,13 @@ from geoveil.client.policy import CampaignCost
 from geoveil.gp import Area, GeoPrivacy, LocalPrivacy, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
 from geoveil.proto.v1 import report_pb2
+from tests.campaign.test_forms import HOME, INCOME, OPENS, REGION, RENT, RENTS
 from tests.client.mortal import Lab, WireTransport, every_point
 
 Make = Callable[..., Any]
 PARIS = AzimuthalEquidistant(2.35, 48.86, 15_000)
-INCOME = NumberField(
-    attribute=Attribute(name="income", unit="dollar", least=0, most=500_000),
-    privacy=GeoPrivacy(1, 8000, "dollar"),
-)
-HOME = PlaceField(
-    attribute=Attribute(name="home", unit="metre", coordinates=PARIS),
-    privacy=GeoPrivacy(1, 500, "metre"),
-)
-RENTS = ChoiceField(name="rents", options=("yes", "no"), epsilon=2.0)
-RENT = NumberField(
-    attribute=Attribute(name="rent", unit="dollar", least=0, most=5000),
-    privacy=GeoPrivacy(1, 1000, "dollar"),
-    applies=Condition(field="rents", options=("yes",)),
-)
 MOOD = OrdinalField(name="mood", options=("bad", "so so", "good"), epsilon=0.5)
 WAYS = MultipleField(name="ways", options=("bus", "train", "car"), epsilon=0.5)
-REGION = ChoiceField(name="region", options=("north", "south"))
 FIELDS = (INCOME, HOME, RENTS, RENT, MOOD, WAYS, REGION)
 SECRET = {
     "income": 52_321.125,
@@ -74,7 +56,6 @@ SECRET = {
     "ways": ["bus", "car"],
     "region": "south",
 }
-OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def form(campaign_id: str = "household", fields: Any = FIELDS, **more: Any) -> FormCampaign:
