@@ -1,10 +1,12 @@
 """Test laws of reports from cells against brute force on meshes dense where profiles bend."""
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import optimize
 from scipy.ndimage import maximum_filter
 
 from geoveil.analyst.labelled_estimate import bounded_noise_variance
@@ -274,6 +276,34 @@ def test_what_nobody_can_have_answered_is_told():
         bounded_noise_variance(mechanism, 10**6, (1.2, 1.3), 0.0, limits, 0.95)
     with pytest.raises(ContradictionError, match="no people"):
         bounded_noise_variance(mechanism, 10**6, (0.49, 0.51), -0.2, limits, 0.95)
+
+
+def test_what_nobody_can_have_answered_is_told_where_noise_is_wide(monkeypatch):
+    """Noise of 2 to 20 times the width of a bell. Control: the quicker solver alone."""
+    bell = FormulaProfile(lambda u, ops: ops.exp(-8 * u * u), scale=0.03, extent=3.0)
+    query = Linear(bell, 1.0)
+
+    def accepted() -> int:
+        count = 0
+        for per in np.geomspace(0.05, 0.5, 20):
+            mechanism = DebiasedLaplace(query, GeoPrivacy(1.0, per=float(per)))
+            excess = 0.3 * mechanism.largest_variance
+            limits = Limits(mechanism.range, bell.bounds)
+            try:
+                bounded_noise_variance(mechanism, 10**6, (1.2, 1.3), excess, limits, 0.95)
+            except ContradictionError:
+                continue
+            count += 1
+        return count
+
+    assert accepted() == 0
+    quick = partial(optimize.linprog, method="highs")
+    monkeypatch.setattr(
+        optimize, "linprog", lambda *arguments, method, **others: quick(*arguments, **others)
+    )
+    bounded_noise_variance.cache_clear()
+    assert accepted() > 0
+    bounded_noise_variance.cache_clear()
 
 
 @pytest.mark.parametrize("growth", ["exponential", "linear"])

@@ -129,14 +129,18 @@ def _least(goal: Array, rows: Array, ends: Array) -> float:
     size = np.maximum(np.abs(rows).max(axis=1), np.abs(ends))
     size[size == 0] = 1.0
     rows, ends, unit = rows / size[:, None], ends / size, float(np.abs(goal).max())
-    solved = linprog(
-        goal / unit,
-        A_ub=rows,
-        b_ub=ends,
-        A_eq=np.ones((1, len(goal))),
-        b_eq=[1.0],
-        options={"presolve": False},  # it takes as long again, and five full rows have nothing
-    )
+    for method in ("highs", "highs-ipm"):  # the first is quicker, and may not tell
+        solved = linprog(
+            goal / unit,
+            A_ub=rows,
+            b_ub=ends,
+            A_eq=np.ones((1, len(goal))),
+            b_eq=[1.0],
+            method=method,
+            options={"presolve": False},  # it takes as long again, and five full rows have nothing
+        )
+        if solved.success or solved.status == _INFEASIBLE:
+            break
     if solved.status == _INFEASIBLE:
         raise ContradictionError("no people give such answers through this mechanism")
     weights = np.maximum(-solved.ineqlin.marginals, 0.0) if solved.success else np.zeros(len(ends))
