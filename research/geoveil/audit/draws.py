@@ -22,8 +22,6 @@ equal parts of the probability of refusing a sound mechanism:
 * how often reports of all points lie on their answers' side of the middle;
 * a report that, together with all that are at most as probable, has a probability below 10⁻¹³;
 * `simulate` of a user's mechanism has that law, as its density, mean and variance must.
-
-A user's mechanism without a closed law is compared with its own simulations.
 """
 
 from __future__ import annotations
