@@ -15,6 +15,7 @@ from scipy.special import lambertw
 
 from geoveil.gp import GaussianKernel, Query
 from geoveil.gp.queries.profiles.gaussian import touching_point_of_top
+from geoveil.gp.smooth.growth import Smoothness
 from tests.oracles import MAKERS
 
 INFINITY = math.inf
@@ -247,6 +248,17 @@ SLACK = {"smooth": 1.01, "noise": 1.025}
 """How far above the supremum the two bounds may be; the cells grow from 100,000 length scales."""
 
 
+def both_bounds(
+    query: Query, points: np.ndarray, beta: float, growth: str, reach: float
+) -> dict[str, np.ndarray]:
+    """Return the smooth bound, and the one for which noise is drawn, at points on the line."""
+    noise = query.profile.noise_bound(points, Smoothness(beta, growth, reach))
+    return {
+        "smooth": np.asarray(query.smooth_bound(points, beta, growth=growth, reach=reach)),
+        "noise": np.asarray(noise),
+    }
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("reach", [0.0, 0.5, 400.0, INFINITY])
 @pytest.mark.parametrize("growth", ["exponential", "linear"])
@@ -262,8 +274,7 @@ def test_bound_far_away_is_the_supremum(oracles, name, growth, reach):
         brute = oracles.brute_force_bound(query, points, beta, growth, reach * size)[:8]
         far = points[:8]
         assert np.all(brute >= 0)
-        for kind, find in (("smooth", query.smooth_bound), ("noise", query.profile.noise_bound)):
-            bound = np.asarray(find(far, beta, growth=growth, reach=reach * size))
+        for kind, bound in both_bounds(query, far, beta, growth, reach * size).items():
             assert np.all(bound >= brute * (1 - 1e-9))
             settled = brute > 1e-300
             assert np.all(bound[settled] <= brute[settled] * SLACK[kind])
@@ -282,8 +293,7 @@ def test_bound_is_never_zero(name, growth, reach):
     points = np.concatenate([np.geomspace(1e-3, 1e90, 50), [0.0]])
     points = np.concatenate([points, -points])
     for beta in (1e-7, 0.3):
-        for find in (query.smooth_bound, query.profile.noise_bound):
-            bound = np.asarray(find(points, beta, growth=growth, reach=reach))
+        for bound in both_bounds(query, points, beta, growth, reach).values():
             assert np.all(np.isfinite(bound))
             representable = np.ones(points.shape, dtype=bool)
             if growth == "exponential" and reach < INFINITY:
@@ -303,8 +313,7 @@ def test_kernel_at_finite_reach(oracles, growth, reach, beta_h):
     points = np.concatenate([points, [reach, reach + 1, reach + 2]]) * BANDWIDTH
     beta, span = beta_h / BANDWIDTH, reach * BANDWIDTH
     brute = oracles.brute_force_bound(query, points.tolist(), beta, growth, span)
-    for find in (query.smooth_bound, query.profile.noise_bound):
-        ours = np.asarray(find(points, beta, growth=growth, reach=span))
+    for ours in both_bounds(query, points, beta, growth, span).values():
         assert np.all(ours >= brute * (1 - 1e-9))
         assert np.all(ours <= brute * 1.01)
     # Control: the bound of a reach a tenth shorter is below, if chords of this length matter.

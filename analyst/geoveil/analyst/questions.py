@@ -305,6 +305,7 @@ class MeanOf(AnalystQuestion):
     Its numbers are those of the campaign's coordinates: metres east and north, for places.
 
     Example:
+        >>> from geoveil.gp import Threshold
         >>> MeanOf(Threshold(100_000.0, 24_000.0), "soft share").label
         'soft share'
     """
