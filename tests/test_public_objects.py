@@ -260,12 +260,12 @@ EXCUSED = {
         (
             *("Utilities", "SmoothUtilities", "LocalUtilities", "Margin", "Graph", "Influence"),
             *("Percentile", "Transmission", "PrivateDecisionTree", "PrivateRandomForest"),
-            *("AcceptedCampaign", "FormReports", "SigningKey"),
+            *("FormReports", "PackedReport", "SigningKey"),
             *("StoredAnswers", "StoredSums", "Submission"),
         ),
         "holds private or perturbed values, which are not shown",
     ),
-    **dict.fromkeys(("Options", "OwnSelection"), "holds functions"),
+    **dict.fromkeys(("Options", "OwnSelection", "StatisticFamily"), "holds functions"),
     **dict.fromkeys(
         ("Above", "Between", "Correlation", "CurveBy", "QuantileBy"),
         "a function of a field is itself alone: products are told apart by which it is of",

@@ -252,8 +252,8 @@ def planned_periods(
     reading, perturbed once at ε, from which all periods are answered: carried forward, or
     extrapolated from it and an earlier one. Errors are for the participants: from noise, averaged
     over the prior, and, for carried readings, from the drift since a reading, whose time each
-    device draws. The ε of a reading covers any k consecutive periods: a campaign of k meets two
-    readings of most devices, as each sets its own epochs.
+    device draws; all devices have read three times. The ε of a reading covers any k consecutive
+    periods: a campaign of k meets two readings of most devices, as each sets its own epochs.
 
     Args:
         planned: a plan for one question about numbers, which one perturbed number answers.

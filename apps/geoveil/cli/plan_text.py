@@ -217,7 +217,8 @@ def _periods(report: Record) -> str | None:
         f" split over the periods; by less than {periods['drift_carried']:.2g}, also less than one"
         " that goes on as the last two did (geoveil campaign create --read-every, --extrapolated)."
         " A reading's ε covers that many consecutive periods; this campaign may meet two "
-        "readings, because devices draw when each begins."
+        "readings, because devices draw when each begins. Extrapolated answers have the stated "
+        "error once devices have read three times. Before that, fewer devices answer."
     )
 
 

@@ -237,6 +237,9 @@ class OverTime(Series):
     def change(self, first: int, last: int, confidence: float | None = None) -> Change:
         """Return how far the mean moved between two periods.
 
+        With cohorts it is the mean change of those that answer in both. It may differ from the
+        difference of the curve's two values, for which other people may have answered.
+
         Args:
             confidence: of its interval, in (0, 1); by default that of the curve.
 
@@ -253,11 +256,10 @@ class OverTime(Series):
         if first >= last:
             raise ParameterError("last", last, f"more than first={first}")
         a, b = self.periods.index(first), self.periods.index(last)
-        value = float(self.values[b] - self.values[a])
-        count, error, (below, above) = self._error_of_change(a, b, level)
+        count, value, error, (below, above) = self._change(a, b, level)
         said = (
-            f"The error is that between {count} cohorts, which have nobody in common: each is"
-            " compared with itself at both times."
+            f"The change is the mean of those of {count} cohorts, which have nobody in common: each"
+            " is compared with itself at both times. The error is that between cohorts."
             if count
             else "Without cohorts, the error is the largest possible for people whose answers at "
             "two times are not negatively correlated."
@@ -275,8 +277,8 @@ class OverTime(Series):
             cohorts=count,
         )
 
-    def _error_of_change(self, a: int, b: int, level: float) -> tuple[int, float, Array]:
-        """Return the number of cohorts, the standard error, and the margins of a change.
+    def _change(self, a: int, b: int, level: float) -> tuple[int, float, float, Array]:
+        """Return the number of cohorts, a change, its standard error, and its margins.
 
         A later extrapolated answer may subtract a reading that the earlier one adds: (1 + r)y − ry'
         and (1 + s)z − sy have noise with a correlation of −1/√5 or more, for r and s in [0, 1].
@@ -286,8 +288,9 @@ class OverTime(Series):
             finite = np.isfinite(moved)
             count = int(finite.sum())
             if count > 2:
-                n = (self.cohorts.n[a] + self.cohorts.n[b])[finite]
-                weights = n / n.sum()
+                n = self.cohorts.n[[a, b]][:, finite]
+                weights = 1 / (1 / n).sum(axis=0)  # noise has variances as the sums of 1/n
+                weights /= weights.sum()
                 mean = float(weights @ moved[finite])
                 parts = weights * (moved[finite] - mean) * math.sqrt(count / (count - 1))
                 square = float(parts @ parts)
@@ -296,11 +299,12 @@ class OverTime(Series):
                     square,
                     level,
                     self.limits_of_change,
-                    largest=2 / n.sum(),
+                    largest=float((weights / n.min(axis=0)).max()),
                     skewness=float((parts**3).sum() / square**1.5) if square else 0.0,
                     freedom=count - 1,
                 )
-                return count, math.sqrt(square), np.array([mean - ends.low, ends.high - mean])
+                margins = np.array([mean - ends.low, ends.high - mean])
+                return count, mean, math.sqrt(square), margins
         earlier, other = self.standard_errors[[a, b]].tolist()
         together = 2 / math.sqrt(5) if self.extrapolated else 0.0
         scale = critical_value_of_one(level) / critical_value_of_many(
@@ -310,7 +314,8 @@ class OverTime(Series):
         before, after = np.array([up[a], down[a]]), np.array([down[b], up[b]])
         margins = np.sqrt(before**2 + after**2 + together * before * after)
         error = math.sqrt(earlier**2 + other**2 + together * earlier * other)
-        return 0, error, np.maximum(margins, critical_value_of_one(level) * error)
+        value = float(self.values[b] - self.values[a])
+        return 0, value, error, np.maximum(margins, critical_value_of_one(level) * error)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         at = np.array([when.timestamp() / 86_400 for when in self.begins])
