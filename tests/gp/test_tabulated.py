@@ -157,6 +157,25 @@ def test_a_table_far_from_0_has_no_looser_bound(away, growth, monkeypatch):
     assert (bound(away) > 2 * near).any()
 
 
+@pytest.mark.parametrize("growth", ["exponential", "linear"])
+@pytest.mark.parametrize("reach", [1.0, math.inf])
+def test_a_table_far_from_the_centre_is_bounded_as_on_a_line(reach, growth, monkeypatch):
+    """Where it is constant from 0 to the band. Control: one cell from 0 to the band is looser."""
+    s = np.linspace(890.0, 905.0, 101)
+
+    def bound(query: Callable[[Any], Any]) -> np.ndarray:
+        table = TabulatedProfile((900.0, 901.0), (0.0, 1.0), (1.0, 1.0))
+        return np.asarray(query(table).smooth_bound(s, 4.0, growth=growth, reach=reach))
+
+    line = bound(lambda table: Linear(table, 1.0))
+    assert bound(lambda table: Radial(table, 0.0)) == pytest.approx(line, rel=1e-3, abs=1e-300)
+    outwards = chords._outwards
+    monkeypatch.setattr(
+        chords, "_outwards", lambda n, r: np.array([r]) if r == 900 else outwards(n, r)
+    )
+    assert (bound(lambda table: Radial(table, 0.0)) > 2 * line).any()
+
+
 @pytest.mark.deep(keep=3)
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-5])

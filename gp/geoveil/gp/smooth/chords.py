@@ -10,7 +10,7 @@ from geoveil.gp.smooth.cells import SlopeCells
 _MERGE_RELATIVE, _MERGE_ABSOLUTE = 0.01, 1e-7
 """Largest spread of slopes in joined neighbours."""
 _LONGEST = 1 / 32
-"""The greatest length of cells at home, which is the place of the profile nearest to 0."""
+"""The greatest length of cells at home, the place nearest to 0 from which φ varies."""
 _FAR = 1e145
 """A distance from 0 greater than that of any point of a campaign, in any unit."""
 _BLOCK = 8
@@ -34,9 +34,11 @@ def outspread(cells: SlopeCells, reach: float) -> tuple[Array, Array]:
     The reach of chords says how far out cells are needed; ∞ for all the line.
     """
     slope, edges = _merged(cells)
+    flat = int(np.argmax(slope.any(axis=0))) if cells.ray else 0  # cells from 0 to where φ varies
+    slope, edges = slope[:, flat:], edges[flat:]
     low, high = float(edges[0]), float(edges[-1])
     right = _outwards(high - low, reach)
-    left = right[:0] if cells.ray else right
+    left = _outwards(high - low, low) if flat else right[: 0 if cells.ray else None]
     flat_left, flat_right = np.zeros((2, len(left))), np.zeros((2, len(right)))
     return (
         np.concatenate([low - left[::-1], edges, high + right]),
@@ -94,7 +96,8 @@ def _merged(cells: SlopeCells) -> tuple[Array, Array]:
     slopes: list[tuple[float, float]] = []
     edges = [float(cells.edges[0])]
     start = edges[0]
-    home = min(max(0.0, start), float(cells.edges[-1]))
+    varied = float(cells.edges[np.argmax(cells.steepest > 0)])
+    home = min(max(0.0, varied), float(cells.edges[-1]))
     for low, high, end in zip(*cells.slope.tolist(), cells.edges[1:].tolist(), strict=True):
         # Measured at the end farther from home: a cell that ends at home would be cut without end.
         longest = _LONGEST * max(1.0, abs(start - home) / 4, abs(end - home) / 4)
