@@ -38,7 +38,7 @@ def outspread(cells: SlopeCells, reach: float) -> tuple[Array, Array]:
     slope, edges = slope[:, flat:], edges[flat:]
     low, high = float(edges[0]), float(edges[-1])
     right = _outwards(high - low, reach)
-    left = _outwards(high - low, low) if flat else right[: 0 if cells.ray else None]
+    left = _outwards(high - low, low if cells.ray else reach)
     flat_left, flat_right = np.zeros((2, len(left))), np.zeros((2, len(right)))
     return (
         np.concatenate([low - left[::-1], edges, high + right]),
@@ -114,11 +114,10 @@ def _merged(cells: SlopeCells) -> tuple[Array, Array]:
     return np.array(slopes).T, np.array(edges)
 
 
-def _outwards(size: float, reach: float) -> Array:
-    """Return increasing distances from an end, up to the reach of chords."""
+def _outwards(size: float, most: float) -> Array:
+    """Return increasing distances from an end, up to the most; none if that is 0."""
     near = size * 2.0**-12 * 1.02 ** np.arange(640)
     far = near[-1] * 1.2 ** np.arange(1, 30)
     distances = np.concatenate([near, far, far[-1] * 2.0 ** np.arange(1, 480)])
-    end = min(reach, _FAR)
-    distances = np.append(distances[distances < end], end)
-    return distances if math.isfinite(end) else distances[:-1]
+    end = min(most, _FAR)
+    return np.append(distances[distances < end], end) if end else distances[:0]
