@@ -116,8 +116,8 @@ def _merged(cells: SlopeCells) -> tuple[Array, Array]:
 
 def _outwards(size: float, most: float) -> Array:
     """Return increasing distances from an end, up to the most; none if that is 0."""
-    near = size * 2.0**-12 * 1.02 ** np.arange(640)
-    far = near[-1] * 1.2 ** np.arange(1, 30)
-    distances = np.concatenate([near, far, far[-1] * 2.0 ** np.arange(1, 480)])
+    near = size * 2.0**-12 * np.power(1.02, np.arange(640.0))
+    far = near[-1] * np.power(1.2, np.arange(1.0, 30.0))
+    distances = np.concatenate([near, far, far[-1] * np.exp2(np.arange(1.0, 480.0))])
     end = min(most, _FAR)
     return np.append(distances[distances < end], end) if end else distances[:0]
