@@ -78,6 +78,13 @@ def test_numbers_have_the_decimals_that_their_error_calls_for():
     }
 
 
+@pytest.mark.parametrize("key", ["p", "p_value", "p_adjusted", "p_line"])
+def test_a_table_gives_no_p_value_of_0(key):
+    shown = [cells({key: p})[key] for p in (0.0, 3e-20, 9e-5, 1e-4, 0.25, math.nan, None)]
+    assert shown == ["below 0.0001"] * 3 + ["0.0001", "0.2500", "–", "–"]
+    assert cells({"estimate": 0.0}) == {"estimate": "0.0000"}  # the control
+
+
 def test_without_rows_there_is_an_empty_table():
     assert "<tbody></tbody>" in Nothing()._repr_html_()
 

@@ -199,6 +199,10 @@ _MOST_ROWS = 30
 """The most printed rows."""
 _MEASURED = ("estimate", "standard_error", "hard_share", "cohort")
 """Columns rounded to the standard error, like intervals."""
+_P_VALUES = "p", "p_value", "p_adjusted", "p_line"
+"""Columns of p values."""
+_LEAST_P_IN_TABLES = 0.0001
+"""The number below which a table gives no p value: it has four decimals."""
 _UNCUT = "uncut"
 """The column of estimates before clamping to possible values, which no table shows."""
 
@@ -452,6 +456,8 @@ def cells(row: Mapping[str, Any]) -> dict[str, str]:
             ends = [cell_text(row[f"{of}_{end}"], decimals) for end in ("low", "high")]
             finite = value is not None and value == value
             texts[_INTERVALS[of]] = " – ".join(ends) if finite else "–"
+        elif key in _P_VALUES and isinstance(value, float) and value < _LEAST_P_IN_TABLES:
+            texts[key] = f"below {_LEAST_P_IN_TABLES}"
         elif key != _UNCUT and (of not in _INTERVALS or end != "high"):
             texts[key] = cell_text(value, decimals if key in _MEASURED else None)
     return texts
