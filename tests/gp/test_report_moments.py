@@ -8,14 +8,17 @@ from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,
     GeoPrivacy,
+    Linear,
     LipschitzMechanism,
     PlanarLaplace,
     PowerLaw,
     Range,
     SmoothedRegion,
     SmoothMechanism,
+    TabulatedProfile,
     Threshold,
 )
+from geoveil.gp.intervals import interval_of_mean
 from geoveil.gp.report_moments import MomentsAskedOnce, ReportMoments
 
 PRIVACY = GeoPrivacy(1.0, per=200.0)
@@ -153,3 +156,18 @@ def test_nobody_is_beyond_the_jumps():
 def test_people_who_all_answer_alike_have_bounds_too():
     moments = ReportMoments(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
     assert moments.third(0.5, 0.25) == pytest.approx((0.0, 0.0), abs=1e-9)
+
+
+def test_a_person_far_away_counts_however_noisy_others_are():
+    at, slopes = (-2.0, -1.0, -0.001, 0.001, 1.5, 2.5), (0.0, -0.5, -0.5, 0.5, 0.5, 0.0)
+    ends = np.stack([slopes[:-1], slopes[1:]], axis=1)
+    values = np.append(0.0, np.cumsum(ends.mean(axis=1) * np.diff(at)))
+    turn = TabulatedProfile(at, tuple(values.tolist()), tuple(ends.ravel().tolist()))
+    mechanism = DebiasedLaplace(Linear(turn, 1.0), GeoPrivacy(1.0, per=100.0))
+    moments = mechanism.report_moments()
+    _, second, third = moments.points[: moments.laws].T
+    noisy = second > 1e-9 * second.max()
+    assert (third[noisy] / second[noisy]).max() < -1e6  # where there is noise it all goes one way
+    assert moments.jumps(0.0)[1] == pytest.approx(values[-1])  # far to the right there is none
+    nobody = interval_of_mean(60, 0.0, 0.0, 0.95, mechanism.limits)
+    assert nobody.high == pytest.approx(values[-1] * (1 - 0.025 ** (1 / 60)), rel=0.02)

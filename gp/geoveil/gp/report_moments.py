@@ -18,7 +18,8 @@ _SIMPLEX = 4
 _STEEP = 1e-9
 """Height, of a facet's unit normal, below which it stands upright and bounds no third moment."""
 _RESOLVED = 1e-9
-"""Variance, relative to the largest, below which a ratio of moments is only rounding error."""
+"""Mean square distance below which a ratio of moments is only rounding error, relative to the sum
+of the squares that cancel, or to the largest one if that is less."""
 _ROUNDING = 1e-12
 _MOST_CORNERS = 200
 """Height below a plane, share of a corner and number of corners at which a search ends."""
@@ -76,7 +77,7 @@ class ReportMoments:
         first, second, third = self.points[: self.laws].T
         square = second - 2 * mean * first + mean**2
         cube = third - 3 * mean * second + 3 * mean**2 * first - mean**3
-        resolved = square > _RESOLVED * square.max()
+        resolved = square > _RESOLVED * np.minimum(second + mean**2, square.max())
         ratios = cube[resolved] / square[resolved]
         return float(ratios.min()), float(ratios.max())
 
