@@ -14,12 +14,11 @@ from typing import Any
 from tools.vectors.campaigns import campaign_vectors
 from tools.vectors.categories import category_vectors
 from tools.vectors.consent import consent_vectors
+from tools.vectors.coordinates import logarithm_vectors, projection_vectors
 from tools.vectors.epochs import epoch_vectors
 from tools.vectors.forms import form_vectors
 from tools.vectors.ledgers import ledger_vectors
-from tools.vectors.logarithms import logarithm_vectors
 from tools.vectors.numbers import number_vectors
-from tools.vectors.places import projection_vectors
 from tools.vectors.relay import relay_vectors
 from tools.vectors.releases import release_vectors
 

@@ -23,7 +23,7 @@ from geoveil.campaign import (
 )
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, GeoVeilError, LogScale
 from geoveil.proto.v1 import campaign_pb2 as pb
-from tools.vectors.hostile import difference
+from tools.vectors.hostile import changed, difference
 from tools.vectors.tape import Tape
 
 _OPENS = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,8 +76,8 @@ def hostile_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
         made = pb.Campaign.FromString(sound)
         for _ in range(draw.randint(1, 2)):
             _slip(draw, draw.choice(made.fields))
-        changed = made.SerializeToString(deterministic=True)
-        yield {"changed": changed.hex(), **_judged(changed)}
+        slipped = made.SerializeToString(deterministic=True)
+        yield {"changed": slipped.hex(), **_judged(slipped)}
 
 
 def _slip(draw: Random, message: Any) -> None:
@@ -347,18 +347,15 @@ def _hostile() -> Iterator[dict[str, Any]]:
     forms = {name: form.encoded for name, form in _forms().items()}
     for base, changes in _CHANGES.items():
         for path, value in changes:
-            made = pb.Campaign.FromString(forms[base])
             index, _, rest = path.partition(".")
-            at, rest = (int(index) - 1, rest) if index.isdigit() else (0, path)
-            _set(made.fields[at], rest, value)
-            yield _changed(f"{path} = {str(value)[:30]}", base, forms[base], made)
-    whole = pb.Campaign.FromString(forms["small"])
+            place = f"{int(index) - 1}.{rest}" if index.isdigit() else f"0.{path}"
+            after = changed(forms[base], [(f"fields.{place}", value)])
+            yield _changed(f"{path} = {str(value)[:30]}", base, forms[base], after)
+    small = forms["small"]
     for name in ("attribute.unit", "privacy.epsilon", "grid.step_exponent",
                  "readings.extrapolated", "cap.below", "allocation"):  # fmt: skip
-        made = pb.Campaign()
-        made.CopyFrom(whole)
-        _set(made, name, {"unit": "x", "name": "x"}.get(name.partition(".")[2], 1))
-        yield _changed(f"form with {name}", "small", forms["small"], made)
+        after = changed(small, [(name, "x" if name == "attribute.unit" else 1)])
+        yield _changed(f"form with {name}", "small", small, after)
     for name, change in (
         ("form with a query", lambda m: m.queries.add(label="q")),
         ("form with a mechanism", lambda m: m.mechanism.planar_laplace.SetInParent()),
@@ -370,32 +367,13 @@ def _hostile() -> Iterator[dict[str, Any]]:
         ("two fields of a name", lambda m: m.fields.append(m.fields[0])),
         ("too many periods", lambda m: m.period.FromSeconds(20)),
     ):
-        made = pb.Campaign()
-        made.CopyFrom(whole)
+        made = pb.Campaign.FromString(small)
         change(made)
-        yield _changed(name, "small", forms["small"], made)
+        after = made.SerializeToString(deterministic=True)
+        yield _changed(name, "small", small, after)
 
 
-def _set(message: Any, path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for parent in parents:
-        message = getattr(message, parent)
-    if value is None:
-        message.ClearField(last)
-    elif last == "wordings":
-        del message.wordings[:]
-        names = ("language", "text", "options", "unit")
-        message.wordings.extend(
-            pb.Wording(**dict(zip(names, each, strict=False))) for each in value
-        )
-    elif isinstance(value, list):
-        getattr(message, last)[:] = value
-    else:
-        setattr(message, last, value)
-
-
-def _changed(name: str, base: str, before: bytes, made: pb.Campaign) -> dict[str, Any]:
-    after = made.SerializeToString(deterministic=True)
+def _changed(name: str, base: str, before: bytes, after: bytes) -> dict[str, Any]:
     return {"name": name, "base": base} | difference(before, after) | _judged(after)
 
 

@@ -45,6 +45,12 @@ def put(message: Any, path: str, value: Any) -> None:
         for part in value:
             rings = [pb.PolygonRing(coordinates=chain.from_iterable(ring)) for ring in part]
             message.parts.append(pb.PolygonPart(rings=rings))
+    elif last == "wordings":
+        names = ("language", "text", "options", "unit")
+        del message.wordings[:]
+        message.wordings.extend(
+            pb.Wording(**dict(zip(names, each, strict=False))) for each in value
+        )
     elif isinstance(value, list):
         del getattr(message, last)[:]
         getattr(message, last).extend(value)
