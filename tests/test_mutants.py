@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from tools.mutations import Walk
+from tools.mutants import Walk
 
 ROOT = Path(__file__).parents[1]
 TOY = '''"""A toy."""

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from geoveil.aggregator import Store
-from geoveil.aggregator.domain.exporting import MOST_ROWS, Rows, export, rows_of
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import PackedReport, Report, pack
+from geoveil.aggregator.domain.rows import MOST_ROWS, Rows, export, rows_of
 from geoveil.aggregator.store import CampaignRecord, StoredAnswers, Submission, open_store
 from geoveil.campaign import (
     SmoothSpec,

@@ -11,9 +11,8 @@ import pytest
 from scipy import stats
 
 from geoveil.aggregator.domain import reports
-from geoveil.aggregator.domain.estimates import disclose
+from geoveil.aggregator.domain.estimates import disclose, median_of_means
 from geoveil.aggregator.domain.layout import BLOCKS, Layout, heavy_tailed
-from geoveil.aggregator.domain.median_of_means import median_of_means
 from geoveil.aggregator.domain.reports import Bins, Report, ReportColumns, pack, tally, unpack
 from geoveil.campaign import Allocation, DebiasedLaplaceSpec, LipschitzLaplaceSpec, SmoothSpec
 from geoveil.gp import ForgedShare, GeoPrivacy, ParameterError

@@ -36,7 +36,7 @@ from geoveil.gp.price import (
     estimated_noise_variance,
 )
 from geoveil.gp.queries import FormulaProfile, Radial
-from geoveil.simulation.radial import RadialLaplace
+from geoveil.simulation.comparison import RadialLaplace
 
 Array = NDArray[np.float64]
 B = 4.0

@@ -11,15 +11,16 @@ from scipy import stats
 
 from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact import BALL, working_precision
-from geoveil.selection import suprema
+from geoveil.selection import one_sided
 from geoveil.selection.one_sided import (
+    TOLERANCE,
     ExponentialPareto,
     HalfGeneralizedCauchy,
     HalfStudentT,
     OneSidedNoise,
+    supremum,
 )
 from geoveil.selection.smooth_privacy import best_share, scale_price, split_budget, tilted_depth
-from geoveil.selection.suprema import TOLERANCE, supremum
 
 NOISES: list[OneSidedNoise] = [
     *(HalfStudentT(nu) for nu in (0.5, 1.0, 3.0, 7.5)),
@@ -193,7 +194,7 @@ def test_the_floor_counts():
 
 
 def test_a_function_that_stays_unknown_is_reported(monkeypatch):
-    monkeypatch.setattr(suprema, "_MOST_CELLS", 1 << 10)
+    monkeypatch.setattr(one_sided, "_MOST_CELLS", 1 << 10)
     with pytest.raises(GeoVeilError, match="supremum"):
         supremum(lambda low, high: (arb(0), arb("nan")), arb(0), arb(1), arb(1))
 

@@ -23,7 +23,7 @@ from geoveil.gp import (
     Ramp,
     SeededSource,
 )
-from geoveil.simulation.radial import RadialLaplace
+from geoveil.simulation.comparison import RadialLaplace
 
 RATE = 0.25
 B = 4.0

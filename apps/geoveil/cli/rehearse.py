@@ -5,7 +5,7 @@ from geoveil.cli.asking import asks, asks_statistics
 from geoveil.cli.console import err, number, out
 from geoveil.cli.options import options_of, takes
 from geoveil.cli.results import OutputFormat, formed
-from geoveil.simulation.rehearsal_request import RehearsalRequest
+from geoveil.simulation.rehearsal import RehearsalRequest
 
 
 @formed

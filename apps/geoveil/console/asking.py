@@ -16,7 +16,6 @@ from typing import Any
 
 from geoveil.analyst import ServerError
 from geoveil.console import points
-from geoveil.console.child import Ask, main
 from geoveil.console.http import (
     GatewayRequest,
     Lane,
@@ -27,7 +26,7 @@ from geoveil.console.http import (
     refusal_of,
 )
 from geoveil.console.page_analyst import PageAnalyst
-from geoveil.console.process import ChildProcess, Message
+from geoveil.console.process import Ask, ChildProcess, Message, main
 from geoveil.console.rendering import page
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoVeilError

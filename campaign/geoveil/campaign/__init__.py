@@ -13,10 +13,14 @@ from geoveil.campaign.attribute_campaign import (
     require_attribute as require_attribute,
 )
 from geoveil.campaign.codec import (
+    CATEGORIES as CATEGORIES,
     decode,
     decode_attribute_campaign as decode_attribute_campaign,
+    decode_privacy as decode_privacy,
     digest,
     encode,
+    encode_privacy as encode_privacy,
+    kind_of_category as kind_of_category,
     make_campaign,
     open_envelope,
 )
@@ -67,12 +71,6 @@ from geoveil.campaign.families import (
     QueryFamily,
     Registry,
     Work,
-)
-from geoveil.campaign.field_codec import (
-    CATEGORIES as CATEGORIES,
-    decode_privacy as decode_privacy,
-    encode_privacy as encode_privacy,
-    kind_of_category as kind_of_category,
 )
 from geoveil.campaign.fields import (
     OPTION as OPTION,

@@ -21,12 +21,12 @@ from geoveil.gp.coordinates.earth import (
 from geoveil.gp.deconvolution import PointEstimator, SmoothedRegion
 from geoveil.gp.deconvolution.bands import BandTotals as BandTotals
 from geoveil.gp.deconvolution.choice import joint_way as joint_way, ways as ways
-from geoveil.gp.deconvolution.products import Products as Products
 from geoveil.gp.deconvolution.totals import (
     GRID_EXPONENT as GRID_EXPONENT,
     MOST_AT_ONCE as MOST_AT_ONCE,
     EachTotals as EachTotals,
     Groups as Groups,
+    Products as Products,
     Sums as Sums,
     Totals as Totals,
 )

@@ -8,7 +8,7 @@ from geoveil.gp import __version__ as __version__, not_private
 from geoveil.selection.base import Array as Array, Guarantee, ScoresLike, SelectionMechanism
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
-from geoveil.selection.noisy_max import Lead, ReportNoisyMax
+from geoveil.selection.noisy_max import Lead, ReportNoisyMax, TopOutcomes, top_k
 from geoveil.selection.one_sided import (
     ExponentialPareto,
     HalfGeneralizedCauchy,
@@ -37,7 +37,6 @@ from geoveil.selection.stability import (
     count_margin,
     winners_and_margins as winners_and_margins,
 )
-from geoveil.selection.top_k import TopOutcomes, top_k
 from geoveil.selection.two_sided import HeavyGeneralizedCauchy, HeavyStudentT, LaplaceLogNormal
 
 not_private.declare_experiments(__name__)

@@ -3,7 +3,11 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from geoveil.analyst import PointReports, ReportLaw
 from geoveil.gp import (
@@ -18,9 +22,45 @@ from geoveil.gp import (
     Query,
     SmoothMechanism,
     StudentT,
+    laplace_expectation,
 )
 from geoveil.simulation.experiments.rows import LOCAL, OURS, SEED
-from geoveil.simulation.radial import RadialLaplace
+
+Array = NDArray[np.float64]
+
+
+class RadialLaplace(DebiasedLaplace):
+    """y = φ(s(x) + Laplace(1/ε)): ε-GP, and biased for every query that is not linear.
+
+    The seed paper's GP_rad [SGP §5], a baseline whose bias does not shrink with n.
+    `DebiasedLaplace` adds the same noise without bias.
+
+    Example:
+        >>> from geoveil.gp import GaussianKernel, GeoPrivacy
+        >>> q = GaussianKernel(center=(0.0, 0.0), bandwidth=1000.0)
+        >>> m = RadialLaplace(q, GeoPrivacy(epsilon=1.0, per=500.0))
+        >>> m.mean([[0.0, 0.0]]).round(3).tolist(), q.value([[0.0, 0.0]]).tolist()
+        ([0.843], [1.0])
+    """
+
+    @property
+    def unbiased(self) -> bool:
+        return False
+
+    @property
+    def _undo(self) -> Fraction:
+        return Fraction(0)
+
+    def mean(self, x: ArrayLike) -> Array:
+        """Return the expected report: φ smoothed by the noise."""
+        profile = self.query.profile
+        return laplace_expectation(
+            self._g,
+            self._distance(x),
+            self.scale,
+            panels=profile.panels(0.0),
+            limits=profile.limits,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from geoveil.analyst.planner.prediction import mean_reciprocal, predicted
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
 from geoveil.gp.intervals import UNLIMITED, interval_of_mean
-from geoveil.simulation.radial import RadialLaplace
+from geoveil.simulation.comparison import RadialLaplace
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 PEOPLE = np.random.default_rng(3).normal(size=60).round(1)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from geoveil.analyst.relations.estimand import OwnScore
-from geoveil.analyst.relations.jets import TaylorJet, corrected
+from geoveil.analyst.relations.estimand import OwnScore, TaylorJet, corrected
 from geoveil.analyst.relations.regression import fit
 from geoveil.analyst.relations.scores import Category, Design
 from geoveil.analyst.relations.solving import sandwich, solve

@@ -10,7 +10,7 @@ from geoveil.analyst.statistics.reports import reports_of
 from geoveil.gp import GeoPrivacy
 from geoveil.gp.queries.profiles import Smoothstep
 from geoveil.simulation.distribution.cells import Cells, moved
-from geoveil.simulation.distribution.perturbed import PerturbedNumbers
+from geoveil.simulation.distribution.protocols import PerturbedNumbers
 from tests.campaigns import DAY, NOW, perturbed_incomes
 
 CELLS = Cells(0.0, 64.0, 64)

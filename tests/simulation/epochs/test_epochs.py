@@ -13,7 +13,6 @@ from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold
 from geoveil.gp.intervals import UNLIMITED
 from geoveil.simulation import household_incomes
 from geoveil.simulation.epochs.curves import WEEKS, Drift, follow
-from geoveil.simulation.epochs.delays import delay
 from geoveil.simulation.epochs.experiment import (
     CARRIED,
     EXTRAPOLATED,
@@ -22,6 +21,7 @@ from geoveil.simulation.epochs.experiment import (
     SPLIT,
     YEARS,
     EpochRow,
+    delay,
     experiment,
     mechanism,
     run,

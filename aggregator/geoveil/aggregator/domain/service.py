@@ -23,11 +23,11 @@ from geoveil.aggregator.domain.estimates import (
     disclosed,
     periods_shown,
 )
-from geoveil.aggregator.domain.exporting import Rows, export
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.preparation import prepare, takes_little
 from geoveil.aggregator.domain.rates import RateLimits
 from geoveil.aggregator.domain.reports import Report, ReportResult, UnreadReports
+from geoveil.aggregator.domain.rows import Rows, export
 from geoveil.aggregator.domain.shared_scan import AnswerCache, SharedScan
 from geoveil.aggregator.domain.store_contract import (
     CampaignPage,

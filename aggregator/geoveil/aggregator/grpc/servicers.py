@@ -14,8 +14,8 @@ import numpy as np
 from geoveil.aggregator.domain.campaign_cache import CampaignStatus
 from geoveil.aggregator.domain.errors import ServiceError
 from geoveil.aggregator.domain.estimates import QueryEstimate
-from geoveil.aggregator.domain.exporting import Rows
 from geoveil.aggregator.domain.reports import ReportResult, Status
+from geoveil.aggregator.domain.rows import Rows
 from geoveil.aggregator.domain.service import Service, Snapshot
 from geoveil.aggregator.domain.store_contract import CampaignRecord
 from geoveil.aggregator.domain.values import MOST_QUESTIONS

@@ -29,9 +29,8 @@ from geoveil.analyst import (
     refuse_unlikely,
 )
 from geoveil.campaign import decode_attribute_campaign, encode, seal
-from geoveil.console.child import Ask
 from geoveil.console.planning.plan_form import PlanForm
-from geoveil.console.process import Message, refused
+from geoveil.console.process import Ask, Message, refused
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, needed_for
 from geoveil.simulation.priors import public_prior
 

@@ -14,7 +14,6 @@ from math import ldexp
 from geoveil.gp.arrays import Array, NDArray, np
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.line import ProfileEstimator, RangeEstimator
-from geoveil.gp.deconvolution.products import covariance_of
 from geoveil.gp.deconvolution.totals import (
     GRID_EXPONENT,
     LARGEST,
@@ -24,6 +23,7 @@ from geoveil.gp.deconvolution.totals import (
     Sums,
     Totals,
     VarianceSum,
+    covariance_of,
     rounder,
     sums_of_parts,
 )

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from geoveil.gp.deconvolution.bands import BandTotals, DebiasedBand, bands_of
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.lattice import ORDER, DebiasedKernel, Lattice, LatticeTotals
-from geoveil.gp.deconvolution.products import Products
 from geoveil.gp.deconvolution.region import RegionEstimator
-from geoveil.gp.deconvolution.totals import MOST_AT_ONCE, EachTotals, Totals
+from geoveil.gp.deconvolution.totals import MOST_AT_ONCE, EachTotals, Products, Totals
 
 _EACH_S = 50e-9
 """The cost of most estimators at a point."""

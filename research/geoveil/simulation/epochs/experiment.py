@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst import FALSE_ALARMS
+from geoveil.analyst import FALSE_ALARMS, windows
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold, validation
 from geoveil.simulation.epochs.curves import WEEKS, Curves, Drift, follow
-from geoveil.simulation.epochs.delays import delay
 from geoveil.simulation.experiment import Cell, Experiment, Table
 from geoveil.simulation.experiments.own import AS_PUBLISHED, OwnInput
 from geoveil.simulation.experiments.sums import seeded
@@ -36,6 +35,8 @@ AFTER = 8
 """Weeks after the shock over which errors are measured."""
 ALONE, FRESH, SPLIT = "sampling alone", "fresh every week", "split over the weeks"
 CARRIED, EXTRAPOLATED, COHORT = "carried", "extrapolated", "cohort alone"
+POWER = 0.9
+"""The probability with which a shift is flagged within the delay."""
 _CURVES = MappingProxyType({CARRIED: "carried", EXTRAPOLATED: "extrapolated", COHORT: "cohort"})
 """Strategy → the field of `Curves` with its answers."""
 
@@ -244,6 +245,35 @@ def drawn(
             )
         )
     return rows
+
+
+def delay(shift: float, change_variance: float, n: int, epoch: int) -> int | None:
+    """Return the number of cohorts within which a shift is flagged; None if more than an epoch.
+
+    Args:
+        shift: the sudden change of the mean of a query with values in [0, 1].
+        change_variance: the variance of one person's change of answer from epoch to epoch before
+            the shock, > 0. The shock adds at most |shift|, as no answer changes by more than 1.
+        n: people, ≥ 1.
+        epoch: cohorts in an epoch, 2 or more.
+
+    Example:
+        >>> [delay(-0.0122, 0.066, n=100_000, epoch=weeks) for weeks in (52, 13)]
+        [13, 4]
+    """
+    from scipy.special import ndtri
+
+    validation.positive("change_variance", change_variance)
+    lengths = windows(epoch)
+    needed = -float(ndtri(FALSE_ALARMS / (2 * WEEKS * len(lengths))) + ndtri(1 - POWER))
+    usual = change_variance / n
+    recent = (change_variance + abs(shift)) * epoch / n
+    enough = (
+        length
+        for length in lengths
+        if abs(shift) >= needed * math.sqrt(recent / length + 2 * usual)
+    )
+    return next(enough, None)
 
 
 def _coverage(curves: Curves, means: Array) -> float:

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 
 from geoveil.aggregator import ServiceError
-from geoveil.aggregator.domain.exporting import Rows, rows_of
 from geoveil.aggregator.domain.layout import Layout
+from geoveil.aggregator.domain.rows import Rows, rows_of
 from geoveil.aggregator.store.opening import open_store
 from geoveil.aggregator.store.schema import CAMPAIGN, REPORT_COUNT, require_current, schema_version
 from geoveil.analyst import ReportRows, whole_file
