@@ -17,6 +17,7 @@ import pytest
 
 from geoveil.campaign import (
     Allocation,
+    Attribute,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
@@ -243,19 +244,64 @@ def test_no_cap_is_promised_of_a_reading():
 
 
 def test_no_price_is_rounded_down():
-    """Control: to the nearest six digits, half of the 1,000 guarantees are rounded down."""
+    """Control: to the nearest six digits, half of the 4,000 numbers understate the loss."""
     draw, less = Random(4), 0
     for _ in range(1_000):
-        privacy = GeoPrivacy(math.exp(draw.uniform(-9, 9)), 8_000.0, "dollar")
-        shown, nearest = (
-            float(text.split()[2]) for text in (price_text(privacy, "dollar"), str(privacy))
-        )
-        assert privacy.epsilon <= shown <= privacy.epsilon * (1 + 1e-5)
-        less += nearest < privacy.epsilon
-    assert less > 400
+        epsilon, per, delta, reach = (math.exp(draw.uniform(-9, 9)) for _ in range(4))
+        privacy = GeoPrivacy(epsilon, per, "dollar", delta=delta / 1e4, reach=reach)
+        shown = [float(x) for x in re.findall(r"\d[\d.e+-]*", price_text(privacy, "dollar"))]
+        exact = (privacy.epsilon, privacy.per, privacy.delta, privacy.reach)
+        for sign, x, of in zip((1, -1, 1, -1), exact, shown, strict=True):
+            assert 0 <= sign * (of / x - 1) <= 1e-5
+            less += sign * (float(f"{x:g}") / x - 1) < 0
+    assert less > 1_800
     assert (
         price_text(GeoPrivacy(0.1 + 0.2, 8_000.0, "dollar"), "Dollar") == "ε = 0.3 per 8000 Dollar"
     )
+
+
+def test_no_sentence_forgets_that_any_two_values_are_alike():
+    """Control: without the cap or the range, both guarantees are said to hide nothing."""
+    of, nothing = dict(surveys()), re.compile("not hide the difference|nearly always")
+    for name, without in (("capped", {"cap": None}), ("clamped", {"attribute": INCOMES})):
+        strong = GeoPrivacy(20.0, 8_000.0, "dollar")
+        bounded = of[f"{name}-below-its-price"]
+        if name == "capped":
+            bounded = replace(bounded, cap=Cap(3.0, 3.5))
+        said = [*what_it_tells(bounded), *what_it_tells_of(bounded, 52_000.0)]
+        assert bounded.privacy == strong
+        assert not any(map(nothing.search, said))
+        free = replace(bounded, **without)
+        assert sum(map(bool, map(nothing.search, what_it_tells(free)))) >= 2
+
+
+def test_nobody_is_said_to_tell_values_that_answer_alike():
+    """20,000 and 28,000 dollar are 90 noise scales from the threshold: both always send 0."""
+    weak = dict(surveys())["weak"]
+    near, *_ = what_it_tells_of(weak, 20_000.0)
+    assert near == ("From it somebody may be able to tell 20,000 from 28,000 dollar nearly always.")
+    law = [weak.mechanisms[0].log_density(0.0, x) for x in (20_000.0, 28_000.0)]
+    assert max(map(abs, law)) < 1e-30
+
+
+def test_a_number_on_a_log_scale_is_said_to_be_as_near_as_it_is():
+    """The excess over 1 keeps two digits. Control: of the factor, 1.0005 would be 1.1."""
+    points = dict(surveys())["points-by-ratio"]
+    for epsilon in (0.01, 1.0, 40.0, 1_000.0):
+        asked = replace(points, privacy=GeoPrivacy.per_factor(epsilon, 2, "dollar"))
+        (said,) = (one for one in what_it_tells(asked) if "is sent that is within" in one)
+        shown = float(re.search("factor of ([\\d.,]+) of", said)[1].replace(",", ""))
+        true = math.expm1(3 * math.log(2) / epsilon)
+        assert 0 <= (shown - 1) / true - 1 < 0.1
+        assert round(1 + true, 1) != 1.0 or shown < 1.05
+
+
+def test_an_answer_from_a_reading_is_told_by_its_own_noise():
+    """Control: by the sum over all answers, of which a reading has only one noise."""
+    repeat = dict(surveys())["repeat"]
+    read, anew = (what_it_tells_of(repeat, 52_000.0, read=of)[0] for of in (True, False))
+    assert read == "From it nobody can tell 52,000 from 60,000 dollar better than 73.2 to 26.8."
+    assert "99.4 to 0.6" in anew
 
 
 def test_the_price_of_a_reading_is_no_sum_of_answers():
@@ -281,6 +327,7 @@ def test_every_campaign_has_its_sentences():
 
 ROOT = Path(__file__).parents[2]
 INCOME = GeoPrivacy(1, 8_000, "dollar")
+INCOMES = Attribute(name="household income", unit="dollar")
 UNTRUE = re.compile(
     r"never gets your answer|not your answer|noise can take it|far beyond either"
     r"|values so far apart (?:look|are)|at most e\^1|at most e¹|at most 2\.7 times|\b73 to 27\b"

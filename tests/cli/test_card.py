@@ -1,6 +1,7 @@
 """geoveil card: equal to that of a second program, and saying where a campaign says nothing."""
 
 import json
+import math
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -29,6 +30,7 @@ from geoveil.gp import (
     AzimuthalEquidistant,
     Cap,
     GeoPrivacy,
+    LogScale,
     ParameterError,
     Threshold,
     __version__,
@@ -150,6 +152,28 @@ def test_a_card_says_839_and_2372_metres():
     card = card_of(open_envelope(seal(encode(CAMPAIGNS["places"]))))
     (said,) = card["Places"]["how far reports lie from the truth"]
     assert said == "home: half of the reported places within 839.2 metre, 95 % within 2,372 metre."
+
+
+def test_a_card_says_how_near_numbers_on_a_log_scale_lie():
+    """Control: e^1,440 is no number of a computer."""
+
+    def said(epsilon):
+        ratios = ValueCampaign(
+            campaign_id="pay", title="Pay", privacy=GeoPrivacy.per_factor(epsilon, 2, "dollar"),
+            attribute=Attribute(name="pay", unit="log dollar", scale=LogScale(1_000.0)),
+            mechanism=PlanarLaplaceSpec(1), **DATES,
+        )  # fmt: skip
+        card = card_of(open_envelope(seal(encode(ratios))))
+        (noise,) = card["Guarantee (NIST SP 800-226)"]["utility"]
+        return noise
+
+    assert said(1_000) == (
+        "pay: half of the reported values within a factor of 1.000481, 95 % within a factor of"
+        " 1.00208."
+    )
+    assert said(0.001).endswith("95 % within a factor of e^2,080.")
+    with pytest.raises(OverflowError):
+        math.exp(2_080)
 
 
 def test_pages_hold_every_field_and_a_title_is_no_markup(geoveil, tmp_path):

@@ -182,6 +182,18 @@ def surveys() -> Iterator[tuple[str, Campaign]]:
             "period": timedelta(days=7),
             "readings": Readings(every=timedelta(days=91), extrapolated=True),
         },
+        # No two values are as distinguishable as the price says of two 8,000 dollar apart.
+        "capped-below-its-price": {
+            "questions": (Question("above 100k", Threshold(100_000.0, 2_400.0, "smoothstep")),),
+            "privacy": GeoPrivacy(20.0, 8_000.0, "dollar"),
+            "cap": Cap(3.5, 4.0),
+            "period": timedelta(days=90),
+        },
+        "clamped-below-its-price": {
+            "mechanism": PlanarLaplaceSpec(1),
+            "attribute": income(0.0, 800.0),
+            "privacy": GeoPrivacy(20.0, 8_000.0, "dollar"),
+        },
     }
     for name, changes in given.items():
         yield name, small_campaign(name, **({"mechanism": DebiasedLaplaceSpec()} | changes))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from geoveil.analyst.central import central_record, central_text
 from geoveil.campaign import (
+    FARTHEST,
     MECHANISMS,
     Attribute,
     Campaign,
@@ -27,6 +28,7 @@ from geoveil.campaign import (
     deletion_text,
     digest,
     digits,
+    factor_up,
     percent,
     price_text,
     privacy_text,
@@ -266,7 +268,9 @@ def _apart(attribute: Attribute, distance: float) -> str:
     """Return a distance in words, rounded up."""
     if attribute.scale is None:
         return f"{digits(rounded_up(distance, 4))} {attribute.unit}"
-    return f"a factor of {digits(rounded_up(math.exp(distance), 3))}"
+    if distance > FARTHEST:
+        return f"a factor of e^{digits(rounded_up(distance, 3))}"
+    return f"a factor of {digits(factor_up(distance, 3))}"
 
 
 def ways_of(campaign: Campaign) -> dict[str, str | None]:

@@ -234,7 +234,7 @@ def _what_it_costs(
         return
     unit, spent = campaign.texts.unit, privacy_text(campaign)
     if epoch is not None:
-        spent = price_text(campaign.report_privacy, unit)
+        spent = price_text(campaign.answer_privacy, unit)
     yield say("tell.privacy", text=_price(spent))
     yield from what_it_tells(campaign, None if epoch is None else epoch.privacy)
     yield from who_learns(campaign)

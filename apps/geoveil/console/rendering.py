@@ -1,5 +1,6 @@
 """Rendering of pages: templates that escape their data, and texts for numbers and dates."""
 
+import math
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -8,7 +9,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from geoveil.analyst import cell_text
-from geoveil.campaign import Campaign, Translation, deletion_text, digits, likelihood
+from geoveil.campaign import (
+    Campaign,
+    Translation,
+    deletion_text,
+    digits,
+    likelihood,
+    rounded_up,
+)
 from geoveil.console.http import PREFIX, Response
 from geoveil.console.sessions import Session
 from geoveil.gp import GeoPrivacy
@@ -122,8 +130,8 @@ def span_text(span: timedelta) -> str:
     return "less than a minute"
 
 
-def privacy_words(privacy: GeoPrivacy) -> str:
-    """Return a guarantee in the words that participants read.
+def privacy_words(privacy: GeoPrivacy, any_two: float = math.inf) -> str:
+    """Return a guarantee in the words that participants read; `any_two` is ε of any two values.
 
     Example:
         >>> privacy_words(GeoPrivacy(1.0, 8_000.0, "dollar"))
@@ -133,8 +141,10 @@ def privacy_words(privacy: GeoPrivacy) -> str:
         'ε = 1 per factor 2 in dollar: a report is at most 2.72 times as likely for one value as\
  for another half or twice as much'
     """
-    promise = likelihood(privacy, "any", "one value", "another").removesuffix(".")
+    promise = likelihood(privacy, "any", "one value", "another", any_two=any_two).removesuffix(".")
     promise = promise[0].lower() + promise[1:]
     if privacy.value_unit is not None:
         return f"{privacy}: {promise}"
-    return f"ε = {privacy.epsilon:g} per {privacy.per:,.15g} {privacy.unit}: {promise}"
+    return (
+        f"ε = {rounded_up(privacy.epsilon, 6):g} per {privacy.per:,.15g} {privacy.unit}: {promise}"
+    )

@@ -90,7 +90,9 @@ def central_words(campaign: Campaign, reports: int) -> str:
 def privacy_of(campaign: Campaign) -> str:
     """Return the privacy guarantee of a report in words."""
     if isinstance(campaign, AttributeCampaign):
-        return privacy_words(campaign.report_privacy) + of_any_two(campaign)
+        return privacy_words(campaign.report_privacy, campaign.largest_epsilon) + of_any_two(
+            campaign
+        )
     return "each answer separately, as stated above"
 
 

@@ -8,7 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from geoveil.analyst import PublishedCampaign, ServerError, measured
-from geoveil.campaign import AttributeCampaign, SignatureInvalid, ValueCampaign, signer
+from geoveil.campaign import (
+    AttributeCampaign,
+    SignatureInvalid,
+    ValueCampaign,
+    rounded_up,
+    signer,
+)
 from geoveil.console.http import GatewayRequest, Response, Route
 from geoveil.console.page_analyst import CampaignProgress
 from geoveil.console.progress import ReportsOverTime
@@ -191,7 +197,7 @@ def _epsilon(one: PublishedCampaign) -> tuple[float, str]:
     if privacy.value_unit is not None:
         return privacy.epsilon, str(privacy).removeprefix("ε = ")
     distance = measured(f"{privacy.per:,.15g}", privacy.unit)
-    return privacy.epsilon, f"{privacy.epsilon:g} per {distance}"
+    return privacy.epsilon, f"{rounded_up(privacy.epsilon, 6):g} per {distance}"
 
 
 def health_of(one: PublishedCampaign, filling: ReportsOverTime, now: datetime) -> Health:

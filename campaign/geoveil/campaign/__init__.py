@@ -116,9 +116,11 @@ from geoveil.campaign.readings import (
     moved_on as moved_on,
 )
 from geoveil.campaign.saying import (
+    FARTHEST as FARTHEST,
     between as between,
     both as both,
     days_in as days_in,
+    factor_up as factor_up,
     of_far_values as of_far_values,
     percent as percent,
     ratio as ratio,

@@ -22,6 +22,7 @@ from geoveil.campaign.saying import (
     FARTHEST,
     between,
     both,
+    factor_up,
     odds,
     of_far_values,
     on_scale,
@@ -65,7 +66,13 @@ _Law: TypeAlias = tuple[float, float]
 
 
 def likelihood(
-    privacy: GeoPrivacy, subject: str, yours: str, other: str = "one", more: str = "", **names: str
+    privacy: GeoPrivacy,
+    subject: str,
+    yours: str,
+    other: str = "one",
+    more: str = "",
+    any_two: float = math.inf,
+    **names: str,
 ) -> str:
     """Return a guarantee as a sentence: how much likelier a report is for one value than another.
 
@@ -76,6 +83,7 @@ def likelihood(
         yours: the value in words.
         other: "one" or "another", the message that adds the distance.
         more: the end of the sentence.
+        any_two: ε between any two values, which a cap may keep below that at the distance.
         names: the subject's names.
 
     Example:
@@ -86,7 +94,7 @@ def likelihood(
  much.'
     """
     apart = min(privacy.per, privacy.reach)
-    factor = times(privacy.at(apart))
+    factor = times(min(privacy.at(apart), any_two))
     other_one = say(other, away=away(privacy, apart))
     if factor is None:
         return say("hidden", subject=say(f"{subject}.hides", **names), yours=yours, other=other_one)
@@ -218,11 +226,11 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
     name, unit = texts.attribute, texts.unit
     privacy = in_unit(campaign.report_privacy if reading is None else reading, unit)
     from_reading = reading is not None or campaign.readings is not None
-    subject, yours = "reading" if from_reading else "report", say("yours", name=name)
-    said = [likelihood(privacy, subject, yours)]
-    chance = right_at_most(privacy.at(min(privacy.per, privacy.reach)), privacy.delta)
-    said.append(say("guessed", often=percent(chance)) if odds(chance) else say("guessed.always"))
     most = math.inf if from_reading else campaign.largest_epsilon
+    subject, yours = "reading" if from_reading else "report", say("yours", name=name)
+    said = [likelihood(privacy, subject, yours, any_two=most)]
+    chance = _right_at_most(privacy, min(privacy.per, privacy.reach), most)
+    said.append(say("guessed", often=percent(chance)) if odds(chance) else say("guessed.always"))
     said.append(_however_far(most, privacy.delta, subject, yours))
     if privacy.reach < math.inf:
         said.append(say("reach", x=digits(privacy.reach), unit=unit))
@@ -230,10 +238,9 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
         said.append(least)
     total = in_unit(campaign.total_privacy, unit)
     if reading is None and total != privacy:
-        many = digits(campaign.periods)
-        said.append(likelihood(total, "all", yours, many=many))
+        many, far = digits(campaign.periods), most * campaign.periods
+        said.append(likelihood(total, "all", yours, any_two=far, many=many))
         if to_one(most):
-            far = most * campaign.periods
             said.append(_however_far(far, total.delta, "all", yours, many=many))
     if not campaign.mechanisms:
         scale = 1 / campaign.point_mechanism.privacy.rate
@@ -242,7 +249,7 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
             within = rounded_up(within, 2)
             near = f"{digits(within)} {unit}"
         else:
-            factor = rounded_up(math.exp(min(within, FARTHEST)), 2)
+            factor = factor_up(within, 2)
             near, within = say("near.factor", factor=digits(factor)), math.log(factor)
         often = percent(_gamma_share(within / scale, campaign.dimension))
         kind = "number" if campaign.dimension == 1 else "point"
@@ -262,7 +269,9 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
     texts = require_attribute(campaign).texts
     point = campaign.attribute.point(value, campaign.dimension)
     of_points = read or campaign.readings is not None
-    said = [_near(campaign, np.asarray(point), math.inf if read else campaign.largest_epsilon)]
+    privacy = campaign.answer_privacy if read else campaign.report_privacy
+    most = math.inf if read else campaign.largest_epsilon
+    said = [_near(campaign, privacy, np.asarray(point), most)]
     guesses = []
     for label, mechanism in zip(texts.labels, campaign.mechanisms, strict=False):
         query = mechanism.query.unclipped
@@ -280,7 +289,7 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
         elif isinstance(query, GaussianKernel | Radial):
             distance = float(np.linalg.norm(np.atleast_1d(point) - np.asarray(query.center)))
             if distance > 0:
-                said.append(_far(campaign, label, distance))
+                said.append(_far(campaign, privacy, label, distance, most))
     guesses.sort(key=lambda one: -round(one[0], 6))
     only = campaign.columns == 1
     for right, plain, query, label in guesses[:_SHOWN]:
@@ -395,10 +404,10 @@ def _(query: Range) -> tuple[float, ...]:
     return query.low, query.high
 
 
-def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
+def _near(campaign: AttributeCampaign, promised: GeoPrivacy, point: Array, most: float) -> str:
     """Return a sentence on how distinguishable near values are; `most` is ε between any two."""
     attribute, texts = campaign.attribute, campaign.texts
-    privacy = in_unit(campaign.report_privacy, texts.unit)
+    privacy = in_unit(promised, texts.unit)
     apart = min(privacy.per, privacy.reach)
     if campaign.dimension == 1:
         near, far = (_value(attribute, x) for x in (float(point), float(point) + apart))
@@ -408,18 +417,25 @@ def _near(campaign: AttributeCampaign, point: Array, most: float) -> str:
         pair = say("pair.values", name=texts.attribute, other=other)
     any_two = to_one(most) if privacy.delta == 0 else None
     more = say("better.far", odds=any_two) if any_two else ""
-    return _better(pair, right_at_most(privacy.at(apart), privacy.delta), more)
+    return _better(pair, _right_at_most(privacy, apart, most), more)
 
 
-def _far(campaign: AttributeCampaign, label: str, distance: float) -> str:
-    privacy, texts = campaign.report_privacy, campaign.texts
+def _far(
+    campaign: AttributeCampaign, privacy: GeoPrivacy, label: str, distance: float, most: float
+) -> str:
+    texts = campaign.texts
     # Places are no nearer in the plane than in truth, so this bounds both.
-    chance = right_at_most(privacy.at(distance), privacy.delta)
+    chance = _right_at_most(privacy, distance, most)
     if distance > privacy.reach:
         chance = 1.0
     shown = digits(rounded_up(distance, 3))
     pair = say("pair.centre", name=texts.attribute, label=label, x=shown, unit=texts.unit)
     return _better(pair, chance)
+
+
+def _right_at_most(privacy: GeoPrivacy, apart: float, most: float) -> float:
+    """Return how often a guess between two values is right; `most` is ε between any two."""
+    return right_at_most(min(privacy.at(apart), most), privacy.delta)
 
 
 def _better(pair: str, chance: float, far: str = "") -> str:

@@ -1,7 +1,5 @@
 """Explain in sentences what a form's report reveals about a participant."""
 
-from dataclasses import replace
-
 from geoveil.campaign.attribute_campaign import require_attribute
 from geoveil.campaign.consent import in_unit, likelihood, of_any_two
 from geoveil.campaign.fields import CategoryField, Field, MultipleField, OrdinalField
@@ -13,13 +11,13 @@ from geoveil.gp import GeoPrivacy, validation
 
 
 def price_text(privacy: GeoPrivacy, unit: str) -> str:
-    """Return a guarantee in words, with ε rounded up to six digits and its unit translated.
+    """Return a guarantee in words, with its unit translated.
 
     Example:
         >>> price_text(GeoPrivacy(1 / 3, 8_000, "dollar"), "Dollar")
         'ε = 0.333334 per 8000 Dollar'
     """
-    return str(in_unit(replace(privacy, epsilon=rounded_up(privacy.epsilon, 6)), unit))
+    return str(in_unit(privacy, unit))
 
 
 def field_text(form: FormCampaign, field: Field) -> str:
@@ -90,7 +88,8 @@ def _tells(field: Field, charge: Charge) -> str:
     if not isinstance(field, CategoryField):
         more = say("field.far", factor=far) if far else ""
         privacy = in_unit(privacy, field.wording.unit)
-        said = likelihood(privacy, "field", say("field.yours"), more=more, name=name)
+        yours = say("field.yours")
+        said = likelihood(privacy, "field", yours, more=more, any_two=any_two, name=name)
         return said if far else said + say("field.near")
     if isinstance(field, OrdinalField | MultipleField) and (near := times(privacy.epsilon)):
         apart = say("apart.step" if isinstance(field, OrdinalField) else "apart.option")

@@ -87,6 +87,16 @@ def rounded_up(x: float, figures: int) -> float:
     return math.ceil(x * unit - _ROUNDING) / unit
 
 
+def factor_up(distance: float, figures: int) -> float:
+    """Return the factor between two values on a log scale, its excess over 1 rounded up.
+
+    Example:
+        >>> factor_up(0.0004, 2), factor_up(math.log(7.3), 2)
+        (1.00041, 7.3)
+    """
+    return 1 + rounded_up(math.expm1(min(distance, FARTHEST)), figures)
+
+
 def ratio(distance: float) -> str:
     """Return the factor between two values on a log scale to six digits, rounded down.
 

@@ -50,9 +50,9 @@ type Subject = "report" | "reading" | "all" | "field";
 type Names = Readonly<Record<string, string>>;
 
 /** A guarantee as a sentence: how much likelier a report is for one value than another. */
-export function likelihood(privacy: Privacy, unit: string, subject: Subject, yours: string, more = "", names: Names = {}): string {
+export function likelihood(privacy: Privacy, unit: string, subject: Subject, yours: string, anyTwo: number, more = "", names: Names = {}): string {
   const apart = apartOf(privacy);
-  const factor = times(at(privacy, apart));
+  const factor = times(Math.min(at(privacy, apart), anyTwo));
   const other = say("one", { away: away(apart, unit) });
   if (!factor) return say("hidden", { subject: say(`${subject}.hides`, names), yours, other });
   return say("likely", { subject: say(`${subject}.is`, names), factor, yours, other, slack: slack(privacy) + more });
@@ -83,22 +83,22 @@ export function whatItTells(campaign: Campaign | Form, reading?: GeoPrivacy): st
   const yours = say("yours", { name });
   const fromReading = reading !== undefined || campaign.readings !== undefined;
   const subject = fromReading ? "reading" : "report";
-  const chance = rightAtMost(at(privacy, apartOf(privacy)), privacy.delta);
-  const said = [likelihood(privacy, unit, subject, yours), odds(chance) ? say("guessed", { often: percent(chance) }) : say("guessed.always")];
   const most = fromReading ? Infinity : campaign.largestEpsilon;
+  const chance = rightBetween(privacy, apartOf(privacy), most);
+  const said = [likelihood(privacy, unit, subject, yours, most), odds(chance) ? say("guessed", { often: percent(chance) }) : say("guessed.always")];
   said.push(howeverFar(most, privacy, subject, yours));
   if (privacy.reach !== undefined) said.push(say("reach", { x: digits(privacy.reach), unit }));
   said.push(...countedAs(attribute, campaign.clamped && !reading));
   if (!reading && (totalPrivacy.epsilon !== reportPrivacy.epsilon || totalPrivacy.delta !== reportPrivacy.delta)) {
-    const many = digits(Number(campaign.periods));
-    said.push(likelihood(totalPrivacy, unit, "all", yours, "", { many }));
-    if (toOne(most)) said.push(howeverFar(most * Number(campaign.periods), totalPrivacy, "all", yours, { many }));
+    const [many, far] = [digits(Number(campaign.periods)), most * Number(campaign.periods)];
+    said.push(likelihood(totalPrivacy, unit, "all", yours, far, "", { many }));
+    if (toOne(most)) said.push(howeverFar(far, totalPrivacy, "all", yours, { many }));
   }
   if (!campaign.questions.length) {
     const { dimension } = campaign;
     const scale = campaign.pointMechanism.scale.toNumber();
     const usual = USUALLY_WITHIN[dimension - 1]! * scale;
-    const within = roundedUp(attribute.scale ? grown(usual) : usual, 2);
+    const within = attribute.scale ? 1 + roundedUp(Math.expm1(Math.min(usual, 700)), 2) : roundedUp(usual, 2);
     const often = percent(gammaShare((attribute.scale ? Math.log(within) : within) / scale, dimension));
     const near = attribute.scale ? say("near.factor", { factor: digits(within) }) : `${digits(within)} ${unit}`;
     said.push(say(dimension === 1 ? "near.number" : "near.point", { near, often }));
@@ -124,8 +124,8 @@ export function toldApart(attribute: Attribute, privacy: Privacy, point: readonl
     point.length === 1
       ? say("pair.numbers", { one: held(attribute, point[0]!), other: held(attribute, point[0]! + apart), unit: attribute.valueUnit })
       : say("pair.values", { name: attribute.name, other: say("one", { away: away(apart, attribute.unit) }) });
-  const odds = toOne(anyTwo);
-  return better(pair, rightAtMost(at(privacy, apart), privacy.delta), odds ? say("better.far", { odds }) : "", begins);
+  const odds = privacy.delta ? undefined : toOne(anyTwo);
+  return better(pair, rightBetween(privacy, apart, anyTwo), odds ? say("better.far", { odds }) : "", begins);
 }
 
 /**
@@ -134,11 +134,12 @@ export function toldApart(attribute: Attribute, privacy: Privacy, point: readonl
  * @param read - whether the app's policy has one reading answer the campaign.
  */
 export function whatItTellsOf(campaign: Campaign, value: Value, read = false): string[] {
-  const { reportPrivacy } = campaign;
+  const privacy = read ? campaign.answerPrivacy : campaign.reportPrivacy;
+  const most = read ? Infinity : campaign.largestEpsilon;
   const { attribute, questions } = textsOf(campaign);
   const { name, unit } = attribute;
   const point = pointOf(campaign, value);
-  const said = [toldApart(attribute, reportPrivacy, point, read || reportPrivacy.delta ? Infinity : campaign.largestEpsilon)];
+  const said = [toldApart(attribute, privacy, point, most)];
   const guesses: { right: number; plain: number; inside: boolean; index: number }[] = [];
   questions.forEach(({ label, query }, index) => {
     const law = campaign.ownSide(index, point, read || campaign.readings !== undefined);
@@ -146,8 +147,8 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
     else if (query.kind === "gaussianKernel" || query.kind === "radial") {
       const distance = Math.hypot(...point.map((x, i) => x - (query.center as number[])[i]!));
       if (!distance) return;
-      const far = distance > (reportPrivacy.reach ?? Infinity);
-      const chance = far ? 1 : rightAtMost(at(reportPrivacy, distance), reportPrivacy.delta);
+      const far = distance > (privacy.reach ?? Infinity);
+      const chance = far ? 1 : rightBetween(privacy, distance, most);
       said.push(better(say("pair.centre", { name, label, x: digits(roundedUp(distance, 3)), unit }), chance));
     }
   });
@@ -207,6 +208,11 @@ export function region(campaign: Campaign, index: number, inside: boolean): stri
   if (query.kind === "threshold") return say(inside ? "region.above" : "region.below", { x: shown("at"), unit });
   if (query.kind === "range") return say(inside ? "region.between" : "region.beyond", { low: shown("low"), high: shown("high"), unit });
   return say(inside ? "region.inside" : "region.outside", { label });
+}
+
+/** How often a guess between two values is right, with `most` as ε between any two. */
+function rightBetween(privacy: Privacy, apart: number, most: number): number {
+  return rightAtMost(Math.min(at(privacy, apart), most), privacy.delta);
 }
 
 function better(pair: string, chance: number, far = "", begin: Key = "begins.report"): string {

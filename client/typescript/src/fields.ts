@@ -145,7 +145,7 @@ function fieldTells({ likelihood, say, spokenAttribute, times }: Tools, field: F
   if (!privacy || !charge) return say("field.open", { name });
   const far = times(charge.anyTwo);
   if (kind === "number" || kind === "place") {
-    const said = likelihood(charge.privacy, spokenAttribute(field).unit, "field", say("field.yours"), far ? say("field.far", { factor: far }) : "", { name });
+    const said = likelihood(charge.privacy, spokenAttribute(field).unit, "field", say("field.yours"), charge.anyTwo, far ? say("field.far", { factor: far }) : "", { name });
     return far ? said : said + say("field.near");
   }
   const near = kind === "choice" ? undefined : times(charge.privacy.epsilon);

@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from decimal import Context
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -28,6 +29,17 @@ def repr_of(value: object) -> str:
     if callable(value) and hasattr(value, "__name__"):
         return str(value.__name__)
     return repr(value)
+
+
+def six_digits(x: float, rounding: str) -> str:
+    """Return a number to six digits, with a rounding of `decimal` for all up to the twelfth.
+
+    Example:
+        >>> from decimal import ROUND_CEILING
+        >>> six_digits(1 / 3, ROUND_CEILING), six_digits(0.1 + 0.2, ROUND_CEILING)
+        ('0.333334', '0.3')
+    """
+    return f"{float(Context(prec=6, rounding=rounding).create_decimal(f'{x:.12g}')):g}"
 
 
 @cache

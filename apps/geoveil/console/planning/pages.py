@@ -380,7 +380,8 @@ def _said_by(campaign: AttributeCampaign) -> dict[str, Any]:
         "attribute": campaign.attribute.name,
         "asks": [query["label"] for query in record["queries"]],
         "of_points": isinstance(campaign, ValueCampaign),
-        "privacy": privacy_words(campaign.report_privacy) + of_any_two(campaign),
+        "privacy": privacy_words(campaign.report_privacy, campaign.largest_epsilon)
+        + of_any_two(campaign),
         "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
         "least": campaign.minimum_participants,
         **asker_of(campaign),

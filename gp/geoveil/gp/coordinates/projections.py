@@ -57,7 +57,7 @@ class Projection(ABC):
             >>> from geoveil.gp.coordinates import AzimuthalEquidistant
             >>> plane = AzimuthalEquidistant(-73.95, 40.7, radius_m=500_000)
             >>> print(plane.privacy(GeoPrivacy(epsilon=1.0, per=500.0, unit="metre")))
-            ε = 0.998969 per 500 metre
+            ε = 0.99897 per 500 metre
         """
         kappa = Fraction(self.distortion)
         reach = true.reach

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from fractions import Fraction
 from functools import lru_cache
 from typing import overload
@@ -10,7 +11,7 @@ from typing import overload
 from geoveil.gp import exact, validation
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.privacy.local import LocalPrivacy
-from geoveil.gp.reprs import ReprByArguments
+from geoveil.gp.reprs import ReprByArguments, six_digits
 
 LOG = "log "
 """Beginning of units whose distances are logarithms of ratios, as in "log dollar"."""
@@ -202,17 +203,18 @@ class GeoPrivacy(ReprByArguments):
         return cls(exact.round_up(rate * Fraction(first.per)), first.per, first.unit, delta, reach)
 
     def __str__(self) -> str:
-        parts = [f"ε = {self.epsilon:g} per {self._words(self.per)}"]
+        # To six digits, and never less than the loss.
+        parts = [f"ε = {six_digits(self.epsilon, ROUND_CEILING)} per {self._words(self.per)}"]
         if self.delta:
-            parts.append(f"δ = {self.delta:g}")
+            parts.append(f"δ = {six_digits(self.delta, ROUND_CEILING)}")
         if self.reach < math.inf:
             parts.append(f"up to {self._words(self.reach)}")
         return ", ".join(parts)
 
     def _words(self, distance: float) -> str:
         if self.value_unit is None or distance > _FARTHEST_FACTOR:
-            return f"{distance:g} {self.unit}".rstrip()
-        return f"factor {math.exp(distance):g} in {self.value_unit}"
+            return f"{six_digits(distance, ROUND_FLOOR)} {self.unit}".rstrip()
+        return f"factor {six_digits(math.exp(distance), ROUND_FLOOR)} in {self.value_unit}"
 
 
 @lru_cache(maxsize=1024)

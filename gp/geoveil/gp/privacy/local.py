@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from fractions import Fraction
 
 from geoveil.gp import validation
 from geoveil.gp.exact import as_given, round_down, round_up, share
+from geoveil.gp.reprs import six_digits
 from geoveil.gp.validation import require_count
 
 
@@ -55,4 +57,4 @@ class LocalPrivacy:
         return cls(round_up(times * sum((Fraction(g.epsilon) for g in guarantees), Fraction(0))))
 
     def __str__(self) -> str:
-        return f"ε = {self.epsilon:g} between any two values"
+        return f"ε = {six_digits(self.epsilon, ROUND_CEILING)} between any two values"

@@ -31,7 +31,7 @@ export default {
   "pair.centre": "Ihre Angabe zu „{name}“ vom Mittelpunkt von „{label}“ ({x} {unit} entfernt)",
   "better": "{begins} kann niemand {pair} besser als {odds} unterscheiden{far}.",
   "better.far": "; Werte, die weit auseinanderliegen, lassen sich vielleicht unterscheiden, mit bis zu {odds}",
-  "better.none": "{begins} kann jemand {pair} fast immer unterscheiden.",
+  "better.none": "{begins} kann jemand {pair} womöglich fast immer unterscheiden.",
   "odds": "{one} zu {other}",
   "percent": "{share} %",
   "percent.most": "mehr als 99,9 %",

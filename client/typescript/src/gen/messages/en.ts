@@ -31,7 +31,7 @@ export default {
   "pair.centre": "your {name} from the centre of “{label}” ({x} {unit} away)",
   "better": "{begins} nobody can tell {pair} better than {odds}{far}.",
   "better.far": "; values far apart may be told apart, with odds of up to {odds}",
-  "better.none": "{begins} somebody can nearly always tell {pair}.",
+  "better.none": "{begins} somebody may be able to tell {pair} nearly always.",
   "odds": "{one} to {other}",
   "percent": "{share} %",
   "percent.most": "more than 99.9 %",

@@ -31,7 +31,7 @@ export default {
   "pair.centre": "su respuesta sobre «{name}» del centro de «{label}» (a {x} {unit})",
   "better": "{begins} nadie puede distinguir {pair} mejor que en una proporción de {odds}{far}.",
   "better.far": "; quizá se puedan distinguir valores muy distantes, en una proporción de hasta {odds}",
-  "better.none": "{begins} alguien puede distinguir {pair} casi siempre.",
+  "better.none": "{begins} quizá alguien pueda distinguir {pair} casi siempre.",
   "odds": "{one} a {other}",
   "percent": "el {share} %",
   "percent.most": "más del 99,9 %",

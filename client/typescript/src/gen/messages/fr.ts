@@ -31,7 +31,7 @@ export default {
   "pair.centre": "votre réponse sur « {name} » du centre de « {label} » (à {x} {unit})",
   "better": "{begins} personne ne peut distinguer {pair} mieux qu’à {odds}{far}.",
   "better.far": " ; des valeurs très éloignées pourraient être distinguées, jusqu’à {odds}",
-  "better.none": "{begins} quelqu’un peut presque toujours distinguer {pair}.",
+  "better.none": "{begins} il se peut que quelqu’un distingue presque toujours {pair}.",
   "odds": "{one} contre {other}",
   "percent": "{share} %",
   "percent.most": "plus de 99,9 %",
