@@ -27,11 +27,12 @@ from pathlib import Path
 import grpc
 import psutil
 
-from benchmarks.handshake import issued
+from benchmarks.handshake import files_of, issued
 from benchmarks.serving import (
     ECHO,
     SUBMIT,
     Requests,
+    free_address,
     processor_s,
     publish,
     served,
@@ -81,9 +82,7 @@ def table() -> list[Figure]:
     """Print milliseconds per report, and the number of cores that they amount to."""
     with tempfile.TemporaryDirectory() as folder:
         made = issued()
-        files = str(Path(folder) / "server.pem"), str(Path(folder) / "server-key.pem")
-        Path(files[0]).write_bytes(made.certificate)
-        Path(files[1]).write_bytes(made.key)
+        files = files_of(made, Path(folder))
         costs: dict[str, float] = {}
         with served_to_browsers("web", f"{folder}/direct.db", *files) as (server, web):
             address = server.address.replace("127.0.0.1", "localhost")
@@ -255,9 +254,7 @@ def _require_accepted(answer: bytes) -> None:
 def _nginx(
     folder: Path, web: str, aggregator: str, echo: str
 ) -> Iterator[tuple[str, list[psutil.Process]]]:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{one.getsockname()[1]}"
+    listen = free_address()
     file = folder / "nginx.conf"
     file.write_text(
         _NGINX.format(

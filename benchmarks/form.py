@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from benchmarks.timing import Figure, medians, show
+from benchmarks.timing import Figure, seconds_of, show
 from geoveil.analyst.planned_forms import simulated
 from geoveil.campaign import (
     Attribute,
@@ -69,6 +69,6 @@ def table() -> list[Figure]:
         "simulated, 100,000 devices": (lambda: simulated(FORM, prepared, rng), PEOPLE),
         "exact, one device": (exact, REPORTS),
     }
-    times = medians({name: run for name, (run, _) in devices.items()}, rounds=5)
+    times = seconds_of({name: run for name, (run, _) in devices.items()}, rounds=5)
     each = {name: times[name] / (many * len(FORM.fields)) for name, (_, many) in devices.items()}
     return show("a form, for each of its six fields", "µs", 1e6, each, _REFERENCE)

@@ -35,11 +35,8 @@ def table() -> list[Figure]:
 
 def _cost(made: Issued | None) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        files = Path(folder) / "server.pem", Path(folder) / "server-key.pem"
-        if made is not None:
-            files[0].write_bytes(made.certificate)
-            files[1].write_bytes(made.key)
-        with served("echo", *map(str, files if made else ())) as server:
+        files = () if made is None else files_of(made, Path(folder))
+        with served("echo", *files) as server:
             costs = []
             for _ in range(1 + ROUNDS):
                 before = server.processor_s()
@@ -47,6 +44,14 @@ def _cost(made: Issued | None) -> float:
                     _connect(server.address, made)
                 costs.append((server.processor_s() - before) / CONNECTIONS)
     return min(costs[1:])
+
+
+def files_of(made: Issued, folder: Path) -> tuple[str, str]:
+    """Write a certificate and its key, and return their files."""
+    certificate, key = folder / "server.pem", folder / "server-key.pem"
+    certificate.write_bytes(made.certificate)
+    key.write_bytes(made.key)
+    return str(certificate), str(key)
 
 
 def _connect(address: str, made: Issued | None) -> None:

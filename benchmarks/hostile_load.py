@@ -29,7 +29,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.handshake import issued
+from benchmarks.handshake import files_of, issued
 from benchmarks.hostile_attacks import ATTACKS, JUDGED
 from benchmarks.serving import Served, publish, served, served_to_browsers
 from geoveil.client import TLS, Client, Policy
@@ -106,9 +106,8 @@ def measure(name: str, seconds: float) -> Suffered:
         files: tuple[str, ...] = ()
         authority = None
         if "TLS" in name:
-            made, files = issued(), (str(folder / "cert.pem"), str(folder / "key.pem"))
-            for file, content in zip(files, (made.certificate, made.key), strict=True):
-                Path(file).write_bytes(content)
+            made = issued()
+            files = files_of(made, folder)
             authority = made.certificate
         with served("default", str(folder / "alone.db"), "", *files) as server, _sink() as sink:
             address = _prepared(server, authority)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.timing import Figure, show
+from benchmarks.timing import Figure, seconds_of, show
 from geoveil.aggregator.domain.layout import Layout
 from geoveil.aggregator.domain.reports import PackedReport, pack
 from geoveil.aggregator.domain.rows import points_of
@@ -84,18 +84,20 @@ def _many() -> list[Figure]:
         "61 kernels, jointly": (density[:61], True),
     }
     found = []
+    reference = "sorting them"
     for kind, campaign, values, asked in (
         ("numbers", line, points, of_numbers),
         ("places", plane, places, of_places),
     ):
         packed = _packed(np.rint(values / campaign.point_mechanism.step).astype(np.int64))
         layout = Layout.of(campaign)
-        times = {"sorting them": _nanoseconds(partial(_sorted, packed), size)}
+        runs: dict[str, Callable[[], None]] = {reference: partial(_sorted, packed)}
         for name, (questions, joint) in asked.items():
-            times[name] = _nanoseconds(
-                partial(_asked, layout, packed, questions, size, joint=joint), size
-            )
-        found += show(f"{size:,} stored {kind}", "ns of processors each", 1, times, "sorting them")
+            runs[name] = partial(_asked, layout, packed, questions, size, joint=joint)
+        times = seconds_of(runs, rounds=3, of=min)
+        found += show(
+            f"{size:,} stored {kind}", "ns of processors each", 1e9 / size, times, reference
+        )
     return found
 
 
@@ -125,16 +127,6 @@ def _asked(
 def _sorted(packed: list[bytes]) -> None:
     for block in packed:
         np.sort(np.frombuffer(block, [("query_index", "<u4"), ("value", "<i8")])["value"])
-
-
-def _nanoseconds(run: Callable[[], None], size: int) -> float:
-    """Return the least processor time per point of three runs."""
-    times = []
-    for _ in range(3):
-        before = time.process_time()
-        run()
-        times.append(time.process_time() - before)
-    return 1e9 * min(times) / size
 
 
 def _campaign(dimension: int = 1) -> ValueCampaign:

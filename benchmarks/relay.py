@@ -10,8 +10,7 @@ import http.client
 import multiprocessing
 import secrets
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -25,7 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA384
 
 from benchmarks.serving import processor_s
-from benchmarks.timing import Figure, show
+from benchmarks.timing import Figure, seconds_of, show
 from geoveil.campaign import SigningKey, TokenRule
 from geoveil.proto.v1 import collector_pb2, report_pb2
 from geoveil.relay import (
@@ -80,25 +79,15 @@ def _reports(key: IssuerKey, rounds: int) -> list[Figure]:
             inner = InnerRequest(b"POST", b"https", b"", b"/", (), asked.SerializeToString())
             message = padded_request(write_request(inner))
             sealed.append(seal_request(published.key_id, published.public, message)[0])
-        times = _least(
+        times = seconds_of(
             {
                 "relay and token": partial(_answer, keys, rule, sealed),
                 "floor": partial(_floor, key, tokens),
             },
             rounds,
+            of=min,
         )
     return show("relay: a report", "ms", 1e3 / REPORTS, times, "floor")
-
-
-def _least(contestants: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Return the least seconds of each in several rounds, in turn: busy processes only add time."""
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, run in contestants.items():
-            before = time.process_time()
-            run()
-            seconds[name].append(time.process_time() - before)
-    return {name: min(times) for name, times in seconds.items()}
 
 
 def _answer(keys: GatewayKeys, rule: TokenRule, sealed: list[bytes]) -> None:
@@ -143,7 +132,7 @@ def _issuing(key: IssuerKey, rounds: int) -> list[Figure]:
         for request in requests:
             key._private.sign(request, PSS(MGF1(SHA384()), 48), SHA384())
 
-    times = _least({"token issued": issue, "bare signature": sign}, rounds)
+    times = seconds_of({"token issued": issue, "bare signature": sign}, rounds, of=min)
     issuer.close()
     return show("relay: issuing", "ms", 1e3 / SIGNATURES, times, "bare signature")
 

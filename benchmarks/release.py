@@ -5,7 +5,7 @@ from typing import Any
 
 import mpmath
 
-from benchmarks.timing import Figure, medians, show
+from benchmarks.timing import Figure, seconds_of, show
 from geoveil.gp import (
     DebiasedLaplace,
     FormulaProfile,
@@ -77,7 +77,7 @@ def table() -> list[Figure]:
         name: (lambda m=mechanism, x=point: [m.release(x) for _ in range(N)])
         for name, (mechanism, point) in contestants().items()
     }
-    times = medians(runs)
+    times = seconds_of(runs)
     return show("exact release, one core", "µs per report", 1e6 / N, times, reference)
 
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from benchmarks.timing import Figure, medians, show
+from benchmarks.timing import Figure, seconds_of, show
 from geoveil.gp.estimation import Accumulator
 from geoveil.simulation.demo import experiments
 from geoveil.simulation.scale import BlockedWork, Computer, Sums, computer, simulated, total
@@ -57,7 +57,7 @@ def table() -> list[Figure]:
     reference = "a loop in this process"
     with computer(None, 1) as one, computer(None, 2) as two:
         results: list[Sums] = []
-        times = medians(
+        times = seconds_of(
             {
                 reference: lambda: results.append(total(work)),
                 "Dask, 1 worker": lambda: results.append(total(work, one, group_size=4)),

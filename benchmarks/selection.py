@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from benchmarks.timing import Figure, medians, show
+from benchmarks.timing import Figure, seconds_of, show
 from geoveil.selection.contrib.forest import PrivateRandomForest
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.transmission_sensitivity import (
@@ -57,7 +57,7 @@ def table() -> list[Figure]:
     """Print seconds of processor time, and the ratio to those of the reference."""
     figures = []
     for row in (*_trees(), *_nodes(), *_variants()):
-        seconds = medians({row.reference: row.straightforward, row.name: row.run}, ROUNDS)
+        seconds = seconds_of({row.reference: row.straightforward, row.name: row.run}, ROUNDS)
         seconds[row.reference] /= row.share
         figures += show("selection", "s", 1, seconds, row.reference)
     return figures

@@ -122,11 +122,16 @@ def served_to_browsers(kind: str, database: str, *files: str) -> Iterator[tuple[
     Args:
         files: a certificate and its key; none to serve without TLS.
     """
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        web = f"127.0.0.1:{one.getsockname()[1]}"
+    web = free_address()
     with served(kind, database, web, *files) as server:
         yield server, web
+
+
+def free_address() -> str:
+    """Return this machine's address with a port at which nobody listens."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
 
 
 @contextmanager

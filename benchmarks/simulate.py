@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 
-from benchmarks.timing import Figure, medians, show
+from benchmarks.timing import Figure, seconds_of, show
 from geoveil.gp import (
     DebiasedLaplace,
     Disc,
@@ -57,7 +57,7 @@ def table() -> list[Figure]:
         ),
     }
     reference = "numpy rng.laplace"
-    times = medians(
+    times = seconds_of(
         {reference: lambda: rng.laplace(size=N)}
         | {
             name: (lambda m=mechanism, x=points: m.simulate(x, rng))

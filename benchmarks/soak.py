@@ -120,14 +120,13 @@ def growth(samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
     Args:
         samples: seconds and megabytes; the first quarter of the time is ignored.
     """
+    from scipy.stats import linregress
+
     at, held = np.asarray(samples).T
     later = at >= at[0] + (at[-1] - at[0]) / 4
     hours, held = (at[later] - at[0]) / 3600, held[later]
-    centred = hours - hours.mean()
-    spread = float(centred @ centred)
-    slope = float(centred @ held) / spread
-    rest = held - held.mean() - slope * centred
-    return slope, float(np.sqrt(rest @ rest / max(1, len(rest) - 2) / spread))
+    line = linregress(hours, held)
+    return float(line.slope), float(line.stderr)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.serving import postgres
-from benchmarks.timing import Figure, medians, show
+from benchmarks.timing import Figure, seconds_of, show
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns, pack
 from geoveil.aggregator.store import CampaignRecord, Outcome, Store, Submission, open_store
 from geoveil.aggregator.store.postgres_counting import BytesArray, UuidArray, register
@@ -40,7 +40,7 @@ def table() -> list[Figure]:
             for name, store in (("SQLite", file), ("PostgreSQL", remote)):
                 store.create_campaign(_campaign("short"))
                 contestants[name] = partial(_commit_all, store)
-            times = medians(contestants, clock=time.perf_counter)
+            times = seconds_of(contestants, clock=time.perf_counter)
         found = show(
             f"{BATCH * BATCHES:,} new reports in batches of {BATCH:,}",
             "µs per report",

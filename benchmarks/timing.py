@@ -1,4 +1,4 @@
-"""Timing in one process: every contestant in turn, several rounds, medians."""
+"""Timing in one process: every contestant in turn, several rounds."""
 
 import gc
 import statistics
@@ -23,18 +23,20 @@ class Figure:
     """Ratio to the reference, which can be compared between runs and machines."""
 
 
-def medians(
+def seconds_of(
     contestants: Mapping[str, Callable[[], object]],
     rounds: int = 7,
     clock: Callable[[], float] = time.process_time,
+    of: Callable[[list[float]], float] = statistics.median,
 ) -> dict[str, float]:
-    """Return the median seconds of each contestant, run in turn so that drift affects all alike.
+    """Return the seconds of each contestant, run in turn so that drift affects all alike.
 
     Args:
         contestants: functions to run, by name.
         rounds: how often to run each, after one run that is not counted.
         clock: returns seconds; of processor time by default, as other processes may be busy;
             use `time.perf_counter` where other processes do the work.
+        of: the median, or `min`, as busy processes only add time.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for run in contestants.values():
@@ -45,7 +47,7 @@ def medians(
             start = clock()
             run()
             seconds[name].append(clock() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+    return {name: of(times) for name, times in seconds.items()}
 
 
 def show(
