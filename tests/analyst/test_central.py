@@ -141,11 +141,21 @@ def test_points_of_a_range_have_one_and_others_none():
 def test_people_of_a_partition_are_shared_out():
     asked = replace(CAPPED, questions=QUESTIONS)
     assert of_one_question(asked, 10_001) == 5_000
-    assert of_one_question(replace(asked, allocation=Allocation.SPLIT), 10_001) == 10_001
+    split = replace(asked, allocation=Allocation.SPLIT)
+    assert of_one_question(split, 10_001) == 10_001
+
+
+def test_only_reports_to_the_same_question_count():
+    """Control: without a second question nothing else can be meant."""
+    for campaign, many in (
+        (replace(CAPPED, questions=QUESTIONS), "500 honest reports to the same question reach"),
+        (CAPPED, "500 honest reports reach"),
+    ):
+        assert many in central_text(central_record(campaign, 500), campaign.report_privacy)
 
 
 def test_a_pair_by_ratio_is_a_factor_apart():
     privacy = GeoPrivacy.per_factor(1.0, 2, "dollar")
     record = {"honest": 9, "delta": 1e-6, "epsilon": 0.12341, "any_two_epsilon": 0.4, "per": 0.69}
-    record["in_window"] = False
+    record |= {"in_window": False, "of_several_questions": False}
     assert "0.124 between two values a factor 2 apart and 0.4" in central_text(record, privacy)

@@ -193,6 +193,7 @@ def central_record(
         "epsilon": of_pair.epsilon,
         "per": privacy.per,
         "in_window": campaign.window is not None,
+        "of_several_questions": of_one_question(campaign, campaign.columns) < campaign.columns,
     }
 
 
@@ -208,12 +209,13 @@ def central_text(record: Mapping[str, Any], privacy: GeoPrivacy) -> str:
     if privacy.value_unit is not None:
         apart = f"a factor {ratio(privacy.per)}"
     near, far = (rounded_up(record[name], 3) for name in ("epsilon", "any_two_epsilon"))
+    same = " to the same question" if record["of_several_questions"] else ""
     how = "which takes a relay and a campaign with a window"
     if record["in_window"]:
         how = "as the campaign's window has it behind a relay for devices connected all through it"
     return (
-        f"If {record['honest']:,} honest reports reach the analyst in uniformly random order with"
-        f" no sender, {how}, their central ε is {near:g} between two values {apart} apart and"
+        f"If {record['honest']:,} honest reports{same} reach the analyst in uniformly random order"
+        f" with no sender, {how}, their central ε is {near:g} between two values {apart} apart and"
         f" {far:g} between any two, at δ = {record['delta']:g}."
     )
 
