@@ -352,6 +352,49 @@ def test_mechanisms_of_ones_own_that_were_kept(fault, exact):
     assert not keeps(**fault)[0 if exact else 1]
 
 
+@dataclass
+class Ending(Own):
+    """Noise wider than the promise needs, which ends at some points."""
+
+    end: float = np.inf
+    """In scales of the noise."""
+    beyond: float = -np.inf
+    """The log-density stated there."""
+    at: tuple[float, float] = (-np.inf, np.inf)
+    """The points, in `per` from the middle."""
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        steps = self.steps(x)
+        scale = self.factor(steps) * self.query.lipschitz / self.privacy.rate
+        out = (
+            (steps > self.at[0])
+            & (steps < self.at[1])
+            & (abs(y - self.query.value(x)) > self.end * scale)
+        )
+        return np.where(out, self.beyond, super().log_density(y, x))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"end": 14.0, "beyond": np.log(np.finfo(float).tiny)},
+        {"end": 19.0, "beyond": -740.0},
+        {"end": 19.0, "beyond": -690.0},
+        {"end": 0.1, "at": (3.1415, 3.1465)},
+    ],
+)
+def test_places_where_a_density_ends_are_seen(fault):
+    """The least double, a floor and 0 in a strip; without an end, two thirds of ε are used."""
+
+    def fractions(**changed: Any) -> list[float]:
+        wide = {"factor": lambda s: np.full_like(s, 1.5), **changed}
+        cases = own_cases({"mine": lambda query, privacy: Ending(query, privacy, **wide)})[:2]
+        return [verdict.exact.fraction for verdict in audit(cases, samples=1_000, seed=3)]
+
+    assert fractions() == pytest.approx([2 / 3, 2 / 3], rel=1e-6)
+    assert min(fractions(**fault)) > 100
+
+
 def test_mechanisms_whose_noise_vanishes_far_away_agree_with_their_density():
     """A million `per` away, floats are the answer itself, about which a density says nothing."""
     cases = own_cases({"mine": SmoothMechanism})

@@ -27,6 +27,8 @@ _SEEN, _FASTEST = 601, 6
 """Outputs that choose a half, and the most places with the fastest changes."""
 _UNDERFLOW = -746.0, -700.0
 """Logarithms of doubles with few significant bits."""
+FAINT = -600.0
+"""A log-density promised to be above this does not underflow."""
 _COLUMNS = 9
 _HALVINGS = 60
 
@@ -58,9 +60,8 @@ def with_narrow_steps(case: Case) -> Array:
     share = (place - before).reshape(-1, *(1,) * (path.ndim - 1))
     points = path[before] + share * (path[before + 1] - path[before])
     few = case.outputs[len(case.outputs) * np.array([5, 6, 9]) // 12]
-    with np.errstate(invalid="ignore"):
-        changes = np.diff(resolved(case.mechanism.log_density(few[:, None], points)), axis=1)
-    fastest = np.argsort(np.where(np.isfinite(changes), np.abs(changes), 0.0).max(axis=0))
+    logs = np.fmax(case.mechanism.log_density(few[:, None], points), _UNDERFLOW[1])
+    fastest = np.argsort(np.abs(np.diff(logs, axis=1)).max(axis=0))
     ends = np.union1d(fastest[-_STEEPEST:], fastest[-_STEEPEST:] + 1)
     ends = ends[np.mod(place[ends], 1) > 0]
     return np.insert(path, before[ends] + 1, points[ends], axis=0)
@@ -104,14 +105,14 @@ def resolved(logs: Array) -> Array:
 
 
 def edges_of_support(case: Case) -> Array:
-    """Return outputs next to places where a density becomes 0, for several points of the path."""
+    """Return outputs next to places where a density ends, for several points of the path."""
     y = case.outputs
     if y.ndim != 1 or len(y) < 2:
         return y[:0]
     order = np.argsort(y)
     y = y[order]
     columns = case.path[np.linspace(0, len(case.path) - 1, _COLUMNS).astype(int)]
-    possible = np.isfinite(case.mechanism.log_density(y[:, None], columns))
+    possible = case.mechanism.log_density(y[:, None], columns) > FAINT
     atoms = getattr(case.mechanism, "atoms", ())
     row, column = np.nonzero(possible[1:] != possible[:-1])
     clear = ~(np.isin(y[row], atoms) | np.isin(y[row + 1], atoms))
@@ -120,7 +121,7 @@ def edges_of_support(case: Case) -> Array:
     outside = np.where(possible[row, column], y[row + 1], y[row])
     for _ in range(_HALVINGS if len(row) else 0):
         middle = (inside + outside) / 2
-        within = np.isfinite(case.mechanism.log_density(middle, columns[column]))
+        within = case.mechanism.log_density(middle, columns[column]) > FAINT
         inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
     return inside
 

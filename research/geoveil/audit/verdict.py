@@ -14,6 +14,7 @@ from geoveil.audit.case import Case, Pair, moving, require_whole
 from geoveil.audit.draws import Draws, draws_of, releases_of
 from geoveil.audit.exact import delta_and_missed, exact_epsilon, exact_rate
 from geoveil.audit.refinement import (
+    FAINT,
     edges_of_support,
     log_densities,
     refined,
@@ -106,8 +107,6 @@ _THIN = 1 / 100
 """Length of a step of the path, in units of `per`, below that of every row except added strips."""
 _AROUND = (0, 8, 16, 32, 64)
 """Lengths of an added strip on both sides of it, between compared points."""
-_FAINT = -600.0
-"""A log-density promised to be above this does not underflow to −∞."""
 
 
 def audit(
@@ -204,11 +203,11 @@ def _neighbours(case: Case, privacy: GeoPrivacy) -> Exact:
     apart = moving(path)  # floats have no points between neighbouring ones
     path, logs = path[apart], logs[:, apart]
     case = replace(case, path=path)
-    impossible = np.isneginf(logs)
+    impossible = ~np.isfinite(resolved(logs))
     lengths = np.linalg.norm(np.diff(path, axis=0).reshape(len(path) - 1, -1), axis=1)
     row, column = np.nonzero(impossible[:, 1:] != impossible[:, :-1])
     least = np.maximum(logs[row, column + 1], logs[row, column]) - privacy.rate * lengths[column]
-    jumps = np.flatnonzero(least > _FAINT)
+    jumps = np.flatnonzero(least > FAINT)
     if len(jumps):
         row, column = row[jumps[0]], column[jumps[0]]
         near, far = case.path[column], case.path[column + 1]
