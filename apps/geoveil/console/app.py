@@ -30,7 +30,7 @@ from geoveil.console.http import (
 from geoveil.console.kept import Kept
 from geoveil.console.live import Live
 from geoveil.console.operators import Operators
-from geoveil.console.page_analyst import ChannelAnalyst
+from geoveil.console.page_analyst import Caller, ChannelAnalyst
 from geoveil.console.planning.pages import Planning
 from geoveil.console.rendering import page
 from geoveil.console.sessions import COOKIE, Session, Sessions, same
@@ -91,8 +91,7 @@ class Console:
     def longest(self, scope: Scope) -> int:
         """Return the largest permitted request body in bytes."""
         headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
-        cookie = _cookie(headers)
-        if cookie is None or self._sessions.find(cookie, use=False) is None:
+        if self._sessions.find(_cookie(headers) or "", use=False) is None:
             return _LONGEST_FORM
         return _LONGEST_FILE if scope["path"] == PREFIX + _UPLOADS else _LONGEST_SIGNED
 
@@ -183,23 +182,21 @@ class Console:
         """Return the name of a token; "" if the server does not accept it."""
         if not token or not (token.isascii() and token.isprintable()):
             return ""
-        try:
-            analyst = ChannelAnalyst(self._channel, token)
-            return (await self._workers.run(Lane.QUICK, analyst.caller)).name
-        except ServerError as error:
-            if error.code not in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
-                raise
-            return ""
+        caller = await self._caller(token)
+        return "" if caller is None else caller.name
 
     async def _open(self) -> bool:
         """Return whether the server trusts everybody on its machine."""
+        return await self._caller(None) is not None
+
+    async def _caller(self, token: str | None) -> Caller | None:
+        """Return the owner of a token; None if the server does not accept it."""
         try:
-            await self._workers.run(Lane.QUICK, ChannelAnalyst(self._channel, None).caller)
+            return await self._workers.run(Lane.QUICK, ChannelAnalyst(self._channel, token).caller)
         except ServerError as error:
             if error.code not in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
                 raise
-            return False
-        return True
+            return None
 
     async def _trusts(self, method: str, headers: Mapping[bytes, str]) -> bool:
         """Return whether the server signs in this request without a token.

@@ -9,7 +9,6 @@ import base64
 import itertools
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import Any
@@ -25,6 +24,7 @@ from geoveil.console.http import (
     Route,
     refusal_of,
 )
+from geoveil.console.kept import Newest
 from geoveil.console.page_analyst import PageAnalyst
 from geoveil.console.process import Ask, ChildProcess, Message, main
 from geoveil.console.rendering import page
@@ -43,7 +43,7 @@ class AskingPages:
     def __init__(self) -> None:
         self._process = ChildProcess("geoveil.console.asking")
         self._numbers = itertools.count()
-        self._lines: OrderedDict[tuple[str | None, str], tuple[float, str]] = OrderedDict()
+        self._lines: Newest[tuple[str | None, str], tuple[float, str]] = Newest(_LINES)
         self.routes: Sequence[Route] = (
             Route("GET", _PATH, self.answered, Lane.WORK),
             Route("POST", _PATH, self.answered, Lane.WORK),
@@ -60,8 +60,6 @@ class AskingPages:
         if request.text("form") == "line":
             key = request.session.token, request.named["campaign_id"]
             self._lines[key] = time.monotonic(), made.content.decode()
-            while len(self._lines) > _LINES:
-                self._lines.popitem(last=False)
         return made
 
     def close(self) -> None:

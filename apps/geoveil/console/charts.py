@@ -36,6 +36,8 @@ Array = NDArray[np.float64]
 INK, SOFT, LINE, OTHER = "#1b2430", "#4d5b6a", "#d5dae1", "#d55e00"
 """Colours of text, axes, grid and highlights, distinct from `COLOR` for colour-blind people."""
 _WIDTH, _RIGHT, _TOP, _BOTTOM = 720.0, 16.0, 34.0, 46.0
+_HIGHEST = 640.0
+"""The most height of a map."""
 _FONT = "system-ui, sans-serif"
 _LETTER = 7.0
 """Approximate width of a letter."""
@@ -295,14 +297,9 @@ def density_map(result: DensityMap, layer: Sequence[MapFeature] = ()) -> Markup:
     Args:
         layer: additional named places and lines.
     """
-    west, south, east, north = result.bounds
-    stretch = math.cos(math.radians((south + north) / 2))
-    left, width = 74.0, _WIDTH - _RIGHT - 74.0
-    height = width * (north - south) / max((east - west) * stretch, 1e-9)
-    if height > 640:
-        width, height = width * 640 / height, 640.0
-    x = _Scale(west, east, left, left + width)
-    y = _Scale(south, north, _TOP + height, _TOP)
+    left = 74.0
+    x, y = _map_scales(result.bounds, left, _WIDTH - _RIGHT - left)
+    width, height = x.end - left, y.begin - _TOP
     rows, columns = result.values.shape
     wide, high = width / columns, height / rows
     most = float(result.values.max()) or 1.0
@@ -395,12 +392,7 @@ def district_map(result: DistrictShares) -> Markup:
     ]
     every = np.concatenate([ring for _, _, of_one in rings for ring in of_one])
     (west, south), (east, north) = every.min(axis=0).tolist(), every.max(axis=0).tolist()
-    stretch = math.cos(math.radians((south + north) / 2))
-    left, width = 16.0, _WIDTH - 32.0
-    height = width * (north - south) / max((east - west) * stretch, 1e-9)
-    if height > 640:
-        width, height = width * 640 / height, 640.0
-    x, y = _Scale(west, east, left, left + width), _Scale(south, north, _TOP + height, _TOP)
+    x, y = _map_scales((west, south, east, north), 16.0, _WIDTH - 32.0)
     most = max(*(row["estimate"] for row, _, _ in rings), 0.25 / len(rings))
     parts, names = [], []
     for row, middle, of_one in rings:
@@ -414,7 +406,17 @@ def district_map(result: DistrictShares) -> Markup:
         )
         caption = f"{_cut(str(row['name']), 18)} {100 * row['estimate']:.1f} %"
         names.append(_text(x.at(middle[0]), y.at(middle[1]), caption, "middle", halo=True))
-    return _svg(result.title, _TOP + height + 16, [*parts, *names], _FITS)
+    return _svg(result.title, y.begin + 16, [*parts, *names], _FITS)
+
+
+def _map_scales(bounds: Sequence[float], left: float, width: float) -> tuple[_Scale, _Scale]:
+    """Return the axes of a map of that width, or narrower if it would be too high."""
+    west, south, east, north = bounds
+    stretch = math.cos(math.radians((south + north) / 2))
+    height = width * (north - south) / max((east - west) * stretch, 1e-9)
+    if height > _HIGHEST:
+        width, height = width * _HIGHEST / height, _HIGHEST
+    return _Scale(west, east, left, left + width), _Scale(south, north, _TOP + height, _TOP)
 
 
 def label_of(row: Mapping[str, Any]) -> str:

@@ -1,10 +1,35 @@
-"""Bounded storage of a session's uploads and files, which only that session can read."""
+"""Bounded storage: the newest entries, and a session's uploads, which only it can read."""
 
 import hashlib
 import threading
 from collections import OrderedDict
+from typing import TypeVar
 
 _MOST, _MOST_BYTES = 256, 48 << 20
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class Newest(OrderedDict[_Key, _Value]):
+    """A dictionary that drops the entries set first, beyond the `most` it may hold.
+
+    Example:
+        >>> newest = Newest(2)
+        >>> for key in "abac":
+        ...     newest[key] = 0
+        >>> [*newest]
+        ['a', 'c']
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: _Key, value: _Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
 class Kept:

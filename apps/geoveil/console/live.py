@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
-from geoveil.analyst import CampaignEstimates, ServerError
+from geoveil.analyst import ServerError
 from geoveil.console.http import Lane, RefusedError, Send
 from geoveil.console.page_analyst import CampaignProgress, PageAnalyst
 from geoveil.console.rendering import templates
@@ -197,7 +197,6 @@ class Live:
             while True:
                 progress = await self._look(campaign_id, analyst)
                 campaign = progress.published
-                assert campaign is not None  # of the server
                 if (campaign.reports, campaign.state) != seen:
                     seen = campaign.reports, campaign.state
                     feed.tell(
@@ -223,14 +222,8 @@ class Live:
         return await self._workers.run(Lane.QUICK, lambda: analyst.status_of(campaign_id))
 
     def _told(self, progress: CampaignProgress, analyst: PageAnalyst) -> bytes:
-        estimates: CampaignEstimates | None = None
         stands = standing(progress, self._clock())
-        assert progress.published is not None  # of the server
-        try:
-            estimates = analyst.estimate(progress.published.campaign.campaign_id)
-        except ServerError as error:
-            if error.code != "FAILED_PRECONDITION":  # there are too few yet
-                raise
+        estimates = analyst.estimate_or_none(progress.published.campaign.campaign_id)
         event = {
             "html": self._answers.render(answers_shown(estimates)),
             "standing": self._standing.render(stands),

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import grpc
 
-from geoveil.analyst import Analyst, Call, PublishedCampaign, ServerError, published
+from geoveil.analyst import (
+    Analyst,
+    Call,
+    CampaignEstimates,
+    PublishedCampaign,
+    ServerError,
+    published,
+)
 from geoveil.campaign import failed
 from geoveil.gp import validation
 from geoveil.proto.v1 import analyst_pb2, collector_pb2, console_pb2
@@ -35,7 +42,7 @@ class CampaignProgress(NamedTuple):
     days: Sequence[tuple[int, int]]
     """Increasing days since 1970-01-01 in UTC, each with the total of reports last recorded on it.
     Days without new reports are left out; day 0 stands for the time before days were recorded."""
-    published: PublishedCampaign | None = None
+    published: PublishedCampaign
     """The campaign with its current state."""
 
 
@@ -87,6 +94,15 @@ class PageAnalyst(Analyst):
         if progress is None:
             raise ServerError("NOT_FOUND", "there is no such campaign")
         return progress
+
+    def estimate_or_none(self, campaign_id: str) -> CampaignEstimates | None:
+        """Return a survey's estimates; None while it has fewer reports than its minimum."""
+        try:
+            return self.estimate(campaign_id)
+        except ServerError as error:
+            if error.code != "FAILED_PRECONDITION":
+                raise
+            return None
 
     def plan_participants(self, campaign_id: str, participants: int | None) -> None:
         """Store the expected number of participants; None if unknown."""

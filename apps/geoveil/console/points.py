@@ -92,7 +92,7 @@ def asked(request: PageRequest) -> Response:
         return _saved(request, campaign_id, choice, results, wanted, problem, drawn)
     return request.render(
         "points.html",
-        **told_of(request, campaign),
+        **told_of(campaign),
         **standing_of(request, campaign_id),
         choices=choices,
         choice=choice,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from geoveil.analyst import PublishedCampaign, Result
+from geoveil.analyst import Result
 from geoveil.campaign import Campaign
 from geoveil.console.http import GatewayRequest
 from geoveil.console.page_analyst import CampaignProgress
@@ -37,17 +37,15 @@ class ReportsOverTime(Result):
     now: datetime
 
     @classmethod
-    def of(
-        cls, one: PublishedCampaign, progress: CampaignProgress, now: datetime
-    ) -> "ReportsOverTime":
+    def of(cls, progress: CampaignProgress, now: datetime) -> "ReportsOverTime":
         """Return the progress of a survey."""
-        campaign = one.campaign
+        campaign = progress.published.campaign
         planned = None if progress.planned is None else progress.planned * campaign.periods
         return cls(
             campaign=campaign,
             planned=planned,
             days=progress.days,
-            reports=one.reports,
+            reports=progress.published.reports,
             now=min(max(now, campaign.opens), campaign.closes),
         )
 
@@ -141,9 +139,7 @@ class ReportsOverTime(Result):
 
 def over_time(request: GatewayRequest, campaign_id: str) -> ReportsOverTime:
     """Return the progress of a survey, for readers who may see its estimates."""
-    progress = request.analyst.status_of(campaign_id)
-    assert progress.published is not None  # of the server
-    return ReportsOverTime.of(progress.published, progress, request.now)
+    return ReportsOverTime.of(request.analyst.status_of(campaign_id), request.now)
 
 
 def plan_participants(request: GatewayRequest, campaign_id: str, participants: int | None) -> None:

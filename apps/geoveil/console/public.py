@@ -7,7 +7,6 @@ campaign, and no result of a campaign with fewer answers than its promised minim
 import logging
 import re
 import time
-from collections import OrderedDict
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -25,10 +24,11 @@ from geoveil.console.http import (
     refusal_of,
     write,
 )
+from geoveil.console.kept import Newest
 from geoveil.console.page_analyst import ChannelAnalyst
-from geoveil.console.rendering import asker_of, date_text, templates
+from geoveil.console.rendering import templates
 from geoveil.console.survey import answers_shown, estimates_as
-from geoveil.console.survey_head import privacy_of
+from geoveil.console.survey_head import told_of
 from geoveil.console.workers import Workers
 from geoveil.gp import GeoVeilError
 
@@ -54,7 +54,7 @@ class PublicResults:
         self._token_file = token_file
         self._guards = guards(" ".join(frames).encode() or b"'none'")
         self._workers = Workers()
-        self._kept: OrderedDict[str, tuple[float, _Results]] = OrderedDict()
+        self._kept: Newest[str, tuple[float, _Results]] = Newest(_MOST_KEPT)
 
     async def aclose(self) -> None:
         """Close everything that is open."""
@@ -85,21 +85,15 @@ class PublicResults:
             if estimates is None:
                 raise RefusedError(409, "there are too few answers to show any yet")
             return estimates_as(estimates, kind)
-        campaign = published.campaign
-        shown = answers_shown(estimates)
         html = (
             templates()
             .get_template("public.html")
             .render(
-                **shown,
-                campaign_id=campaign_id,
-                title=campaign.title,
+                **told_of(published.campaign),
+                **answers_shown(estimates),
                 state=published.state,
                 reports=published.reports,
-                least=campaign.minimum_participants,
-                dates=f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
-                privacy=privacy_of(campaign),
-                **asker_of(campaign),
+                least=published.campaign.minimum_participants,
                 first="" if estimates is None else " ".join(map(str, estimates.sentences[:1])),
             )
         )
@@ -123,16 +117,8 @@ class PublicResults:
             if not isinstance(error, ServerError) or error.code == "UNAUTHENTICATED":
                 _LOG.warning("results_token_wrong", extra={"exception": type(error).__name__})
             raise RefusedError(404, "no results are shown here") from None
-        assert published is not None  # of the server
         if not isinstance(published.campaign, AttributeCampaign):
             raise RefusedError(404, "no results of forms are shown here")
-        estimates = None
-        try:
-            estimates = analyst.estimate(campaign_id)
-        except ServerError as error:
-            if error.code != "FAILED_PRECONDITION":
-                raise
+        estimates = analyst.estimate_or_none(campaign_id)
         self._kept[campaign_id] = time.monotonic(), (published, estimates)
-        while len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
         return published, estimates

@@ -147,12 +147,8 @@ def code_of(value: Any) -> str:
     said = []
     for parameter in fields(value):
         given = getattr(value, parameter.name)
-        if parameter.default is not MISSING:
-            usual = parameter.default
-        else:
-            usual = (
-                parameter.default_factory() if parameter.default_factory is not MISSING else MISSING
-            )
+        make = parameter.default_factory
+        usual = parameter.default if make is MISSING else make()
         if parameter.init and given != usual:
             said.append(f"{parameter.name}={code_of(given)}")
     return f"{type(value).__name__}({', '.join(said)})"

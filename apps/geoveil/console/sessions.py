@@ -4,9 +4,10 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from geoveil.console.kept import Newest
 
 COOKIE = "geoveil-console"
 IDLE_S = 30 * 60.0
@@ -51,16 +52,13 @@ class Sessions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _MOST) -> None:
         self._clock = clock
-        self._most = most
-        self._kept: OrderedDict[bytes, Session] = OrderedDict()
+        self._kept: Newest[bytes, Session] = Newest(most)
 
     def begin(self, who: str, token: str | None) -> str:
         """Begin a session, and return its new random cookie."""
         now = self._clock()
         cookie = secrets.token_urlsafe(32)
         self._kept[_key(cookie)] = Session(who, token, secrets.token_urlsafe(32), now, now)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
         return cookie
 
     def find(self, cookie: str, *, use: bool = True) -> Session | None:

@@ -14,7 +14,6 @@ from geoveil.analyst import (
     CampaignEstimates,
     LabelledEstimate,
     Result,
-    ServerError,
     cell_text,
     cells,
     compare,
@@ -84,26 +83,25 @@ def survey(request: GatewayRequest) -> Response:
     campaign_id = request.named["campaign_id"]
     campaign = request.analyst.published(campaign_id)
     if isinstance(campaign, FormCampaign):
-        said = told_of(request, campaign) | standing_of(request, campaign_id)
+        said = told_of(campaign) | standing_of(request, campaign_id)
         return request.render("form.html", **said)
     if isinstance(campaign, ValueCampaign):
         request.begin_asking()
     filled = reports_over_time(request, campaign_id)
-    estimates = _estimates(request, campaign_id)
+    estimates = request.analyst.estimate_or_none(campaign_id)
     doubt = request.number("contamination", 0.01) or 0.0
     people = request.text("people", "same")
-    parts = [] if estimates is None else parts_of(estimates, people)
-    shown_parts = [
-        (part, shown_result(part.result, code_for(request, *part.lines))) for part in parts
-    ]
+    changes = [] if estimates is None else changes_in(estimates, people)
     return request.render(
         "survey.html",
-        **told_of(request, campaign),
+        **told_of(campaign),
         **standing_of(request, campaign_id),
         **answers_shown(estimates),
         contamination=doubt,
         doubted=None if estimates is None else doubted(estimates, doubt),
-        changes=[pair for pair in shown_parts if pair[0].name.startswith("change")],
+        changes=[
+            (part, shown_result(part.result, code_for(request, *part.lines))) for part in changes
+        ],
         people=people,
         filled=shown_result(filled, picture=filling(filled)),
         planned="" if filled.planned is None else filled.planned // campaign.periods,
@@ -148,16 +146,6 @@ def planned(request: GatewayRequest) -> Response:
     campaign_id = request.named["campaign_id"]
     plan_participants(request, campaign_id, request.integer("planned"))
     return seen_at(f"/surveys/{campaign_id}")
-
-
-def _estimates(request: GatewayRequest, campaign_id: str) -> CampaignEstimates | None:
-    """Return the estimates; None while there are fewer answers than the promised minimum."""
-    try:
-        return request.analyst.estimate(campaign_id)
-    except ServerError as error:
-        if error.code == "FAILED_PRECONDITION":
-            return None
-        raise
 
 
 def _answers(found: CampaignEstimates, rows: Sequence[LabelledEstimate]) -> Iterator[ShownAnswer]:
@@ -269,8 +257,15 @@ class Part:
     """Python code that computes it with `analyst`."""
 
 
-def _changes(found: CampaignEstimates, people: str) -> Iterator[Part]:
-    """Yield the change of each question's answer from period to period."""
+def changes_in(found: CampaignEstimates, people: str) -> Iterator[Part]:
+    """Yield the change of each question's answer from period to period.
+
+    Args:
+        people: whether two periods have "different" participants or may have the "same".
+
+    Raises:
+        ParameterError: if `people` is neither.
+    """
     periods = sorted({row.period for row in found.estimates})
     if len(periods) < 2 or found.campaign.period is None:
         return
@@ -291,23 +286,11 @@ def _changes(found: CampaignEstimates, people: str) -> Iterator[Part]:
         yield Part(f"change{number}", changed, lines)
 
 
-def parts_of(found: CampaignEstimates, people: str) -> Sequence[Part]:
-    """Return all results computed from the estimates of a survey.
-
-    Args:
-        people: whether two periods have "different" participants or may have the "same".
-
-    Raises:
-        ParameterError: if `people` is neither.
-    """
-    return [*_changes(found, people)]
-
-
 def saved_part(request: GatewayRequest) -> Response:
     """Return a result computed from the estimates of a survey, as a file."""
     campaign_id, name = request.named["campaign_id"], request.named["name"]
     estimates = request.analyst.estimate(campaign_id)
-    for part in parts_of(estimates, request.text("people", "same")):
+    for part in changes_in(estimates, request.text("people", "same")):
         if part.name == name:
             request.note("download", campaign=campaign_id, form=request.named["kind"], what=name)
             return file_of(part.result, request.named["kind"], f"{campaign_id}-{name}")

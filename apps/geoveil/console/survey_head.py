@@ -30,7 +30,7 @@ _LEAST_S, _EARLY = 3_600.0, 0.05
 time, for which it states no expected total."""
 
 
-def told_of(request: PageRequest, campaign: Campaign) -> dict[str, Any]:
+def told_of(campaign: Campaign) -> dict[str, Any]:
     """Return the data for the head of every page of a survey."""
     in_all = ""
     if isinstance(campaign, AttributeCampaign) and campaign.period is not None:
@@ -52,7 +52,6 @@ def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
     """Return the state and progress of a survey, and its signer."""
     progress = request.analyst.status_of(campaign_id)
     published = progress.published
-    assert published is not None  # of the server
     return standing(progress, request.now) | {
         "central": central_words(published.campaign, published.reports),
         "signer": signer_words(published),
@@ -62,7 +61,6 @@ def standing_of(request: PageRequest, campaign_id: str) -> dict[str, Any]:
 def standing(progress: CampaignProgress, now: datetime) -> dict[str, Any]:
     """Return the state and progress of a survey, which live pages update."""
     published = progress.published
-    assert published is not None  # of the server
     campaign = published.campaign
     return {
         "state": published.state,
@@ -72,7 +70,7 @@ def standing(progress: CampaignProgress, now: datetime) -> dict[str, Any]:
         "pace": pace_words(
             published.reports, campaign.opens, campaign.closes, now, published.state
         ),
-        "against_plan": ReportsOverTime.of(published, progress, now).words,
+        "against_plan": ReportsOverTime.of(progress, now).words,
     }
 
 

@@ -1,6 +1,5 @@
 """The list of surveys: a table of their results, states and warnings."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from geoveil.campaign import (
     signer,
 )
 from geoveil.console.http import GatewayRequest, Response, Route
+from geoveil.console.kept import Newest
 from geoveil.console.page_analyst import CampaignProgress
 from geoveil.console.progress import ReportsOverTime
 from geoveil.console.rendering import span_text
@@ -26,7 +26,6 @@ STATES = ("open", "pending", "closed")
 ON_PAGE, _MOST_KEPT = 50, 2_000
 _SOON = timedelta(days=2)
 Line = Callable[[GatewayRequest, str], tuple[str, bool]]
-_UNKNOWN = CampaignProgress(None, ())
 _WORDS = MappingProxyType({"open": "open", "pending": "not open yet", "closed": "closed"})
 
 
@@ -71,7 +70,7 @@ class LatestAnswers:
     """A cache of first sentences, valid until a survey gets a report or changes its state."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[object, ...], str] = OrderedDict()
+        self._kept: Newest[tuple[object, ...], str] = Newest(_MOST_KEPT)
 
     def of(self, request: GatewayRequest, one: PublishedCampaign) -> str:
         """Return the first sentence of a survey, or the reason for none."""
@@ -79,8 +78,6 @@ class LatestAnswers:
         key = (request.session.token, campaign_id, one.reports, one.state)
         if key not in self._kept:
             self._kept[key] = _answer(request, campaign_id, one)
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
         return self._kept[key]
 
 
@@ -89,12 +86,10 @@ def _answer(request: GatewayRequest, campaign_id: str, one: PublishedCampaign) -
         return "Nobody has taken part yet."
     if not isinstance(one.campaign, AttributeCampaign):
         return "A form: ask for its answers."
-    try:
-        first, *others = request.analyst.estimate(campaign_id).sentences
-    except ServerError as error:
-        if error.code != "FAILED_PRECONDITION":
-            raise
+    estimates = request.analyst.estimate_or_none(campaign_id)
+    if estimates is None:
         return f"Hidden until {one.campaign.minimum_participants:,} have answered."
+    first, *others = estimates.sentences
     return f"{first} And {len(others)} more." if others else str(first)
 
 
@@ -165,7 +160,8 @@ def row_of(
     """Return a survey's row in the list, even if its campaign is unreadable."""
     said = _said_by(one)
     try:
-        health = health_of(one, ReportsOverTime.of(one, progress or _UNKNOWN, now), now)
+        progress = progress or CampaignProgress(None, (), one)
+        health = health_of(one, ReportsOverTime.of(progress, now), now)
         epsilon = _epsilon(one)[1]
     except GeoVeilError as error:
         health, epsilon = Health(f"can't be read: {error}", "bad"), ""

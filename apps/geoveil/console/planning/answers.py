@@ -5,7 +5,6 @@ This code runs in a separate process, described in `geoveil.console.process`.
 
 import base64
 import tempfile
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -29,6 +28,7 @@ from geoveil.analyst import (
     refuse_unlikely,
 )
 from geoveil.campaign import decode_attribute_campaign, encode, seal
+from geoveil.console.kept import Newest
 from geoveil.console.planning.plan_form import PlanForm
 from geoveil.console.process import Ask, Message, refused
 from geoveil.gp import GeoVeilError, ParameterError, UnsupportedError, needed_for
@@ -45,7 +45,7 @@ class Planner:
     """Answers messages, and caches the planning sessions of recent priors."""
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[str, PlanningSession] = OrderedDict()
+        self._sessions: Newest[str, PlanningSession] = Newest(_SESSIONS)
 
     def answer(self, message: Message, ask: Ask | None = None) -> Message:
         """Return the answer to a message: a result, or the form's invalid field.
@@ -73,8 +73,6 @@ class Planner:
         if key not in self._sessions:
             self._sessions[key] = PlanningSession(_source(form, people))
         self._sessions.move_to_end(key)
-        while len(self._sessions) > _SESSIONS:
-            self._sessions.popitem(last=False)
         return self._sessions[key]
 
 

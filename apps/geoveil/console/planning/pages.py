@@ -4,12 +4,11 @@ import base64
 import hashlib
 import math
 import secrets
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from geoveil.analyst import (
     PilotCounts,
@@ -24,7 +23,6 @@ from geoveil.campaign import (
     ValueCampaign,
     away,
     decode_attribute_campaign,
-    of_any_two,
     open_envelope,
     signer,
 )
@@ -37,12 +35,14 @@ from geoveil.console.http import (
     download,
     seen_at,
 )
-from geoveil.console.kept import Kept
+from geoveil.console.kept import Kept, Newest
 from geoveil.console.planning.plan_form import OF_ASKER, PEOPLE, PLACES, QUESTIONS, PlanForm
 from geoveil.console.process import ChildProcess, Message, refused
 from geoveil.console.progress import plan_participants
-from geoveil.console.rendering import asker_of, date_text, privacy_words, significant
+from geoveil.console.rendering import significant
+from geoveil.console.survey_head import told_of
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
+from geoveil.proto.v1 import campaign_pb2
 
 _MOST_KEPT = 256
 _APART = (0.25, 1.0, 4.0)
@@ -64,6 +64,14 @@ _LABELS: Mapping[str, str] = MappingProxyType(
 """Labels of fields whose names are not words."""
 
 
+class _Own(NamedTuple):
+    """A campaign file of the session."""
+
+    content: bytes
+    envelope: campaign_pb2.CampaignEnvelope
+    campaign: AttributeCampaign
+
+
 class Planning:
     """The planning pages, their worker process, and the campaigns made on them.
 
@@ -74,9 +82,9 @@ class Planning:
     def __init__(self, kept: Kept) -> None:
         self._process = ChildProcess("geoveil.console.planning")
         self._kept = kept
-        self._expected: OrderedDict[bytes, str] = OrderedDict()
+        self._expected: Newest[bytes, str] = Newest(_MOST_KEPT)
         """SHA-256 of a campaign made here → the planned number of participants."""
-        self._pilots: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
+        self._pilots: Newest[tuple[str, str], Mapping[str, Any]] = Newest(_MOST_KEPT)
         self.routes = (
             Route("GET", "/plan", self._begun),
             Route("POST", "/plan", self._planned, Lane.PLAN),
@@ -145,8 +153,6 @@ class Planning:
         if counted is None:
             counted = _counted(request, form.pilot)
             self._pilots[owner, form.pilot] = counted
-            while len(self._pilots) > _MOST_KEPT:
-                self._pilots.popitem(last=False)
         return counted
 
     def _page(
@@ -200,23 +206,20 @@ class Planning:
         key = self._kept.keep(request.session.form_token, content)
         made = hashlib.sha256(open_envelope(content).campaign).digest()
         self._expected[made] = request.text("participants")
-        while len(self._expected) > _MOST_KEPT:
-            self._expected.popitem(last=False)
         return seen_at(f"/plan/sign/{key}")
 
     def _to_sign(self, request: GatewayRequest) -> Response:
         """Return a new campaign in words, and how to sign it."""
-        key = request.named["key"]
-        campaign = decode_attribute_campaign(open_envelope(self._own(request, key)).campaign)
-        return request.render("sign.html", key=key, **_said_by(campaign))
+        return request.render(
+            "sign.html", key=request.named["key"], **_said_by(self._own(request).campaign)
+        )
 
     def _downloaded(self, request: GatewayRequest) -> Response:
         """Return an unsigned campaign as a file."""
-        content = self._own(request, request.named["key"])
-        campaign = decode_attribute_campaign(open_envelope(content).campaign)
-        request.note("download campaign", campaign=campaign.campaign_id)
-        name = f"{campaign.campaign_id}.campaign"
-        return download(content, "application/octet-stream", name)
+        own = self._own(request)
+        request.note("download campaign", campaign=own.campaign.campaign_id)
+        name = f"{own.campaign.campaign_id}.campaign"
+        return download(own.content, "application/octet-stream", name)
 
     def _to_upload(self, request: GatewayRequest) -> Response:
         """Return the form that takes a signed campaign."""
@@ -237,40 +240,35 @@ class Planning:
         return seen_at(f"/publish/{self._kept.keep(request.session.form_token, content)}")
 
     def _checked(self, request: GatewayRequest) -> Response:
-        key = request.named["key"]
-        envelope = open_envelope(self._own(request, key))
-        campaign = decode_attribute_campaign(envelope.campaign)
+        own = self._own(request)
         return request.render(
             "publish.html",
-            key=key,
-            signer=str(signer(envelope)),
-            planned=self._expected.get(hashlib.sha256(envelope.campaign).digest(), ""),
-            **_said_by(campaign),
+            key=request.named["key"],
+            signer=str(signer(own.envelope)),
+            planned=self._expected.get(hashlib.sha256(own.envelope.campaign).digest(), ""),
+            **_said_by(own.campaign),
         )
 
     def _published(self, request: GatewayRequest) -> Response:
-        content = self._own(request, request.named["key"])
-        envelope = open_envelope(content)
-        campaign = decode_attribute_campaign(envelope.campaign)
+        own = self._own(request)
+        campaign_id = own.campaign.campaign_id
         planned = request.integer("planned")
-        made = request.analyst.publish(content)
+        made = request.analyst.publish(own.content)
         request.note(
-            "publish",
-            campaign=campaign.campaign_id,
-            sha256=made.hex(),
-            signer=str(signer(envelope)),
+            "publish", campaign=campaign_id, sha256=made.hex(), signer=str(signer(own.envelope))
         )
         if planned is not None:
             with suppress(ServerError):  # the campaign is published even if this fails
-                plan_participants(request, campaign.campaign_id, planned)
-        return seen_at(f"/surveys/{campaign.campaign_id}")
+                plan_participants(request, campaign_id, planned)
+        return seen_at(f"/surveys/{campaign_id}")
 
-    def _own(self, request: GatewayRequest, key: str) -> bytes:
-        content = self._kept.find(request.session.form_token, key)
+    def _own(self, request: GatewayRequest) -> _Own:
+        content = self._kept.find(request.session.form_token, request.named["key"])
         if content is None:
             text = "this campaign has expired, or was made in another session: make it again"
             raise RefusedError(404, text)
-        return content
+        envelope = open_envelope(content)
+        return _Own(content, envelope, decode_attribute_campaign(envelope.campaign))
 
 
 def _closed(request: GatewayRequest) -> Response:
@@ -374,17 +372,10 @@ def _free(request: GatewayRequest, wanted: str) -> str:
 def _said_by(campaign: AttributeCampaign) -> dict[str, Any]:
     """Return a campaign in words, for whoever signs or publishes it."""
     record = campaign_record(campaign)
-    return {
-        "campaign_id": campaign.campaign_id,
-        "title": campaign.title,
+    return told_of(campaign) | {
         "attribute": campaign.attribute.name,
         "asks": [query["label"] for query in record["queries"]],
-        "of_points": isinstance(campaign, ValueCampaign),
-        "privacy": privacy_words(campaign.report_privacy, campaign.largest_epsilon)
-        + of_any_two(campaign),
-        "dates": f"{date_text(campaign.opens)} to {date_text(campaign.closes)}",
         "least": campaign.minimum_participants,
-        **asker_of(campaign),
         "sha256": record["sha256"],
     }
 
