@@ -229,7 +229,7 @@ def companions(name):
     if name.startswith("tls_"):
         pair = {"tls_certificate": Path("/pair.pem"), "tls_key": Path("/pair-key.pem")}
         return {other: path for other, path in pair.items() if other != name}
-    if name in ("web_origins", "web_proxies", "web_issuer", "relay_keys"):
+    if name in ("web_origins", "web_proxies", "web_issuer", "web_streets", "relay_keys"):
         return {"web": WEB[0]}
     if name.startswith("results_"):
         needed = {"web": WEB[0], "tokens_file": Path("/tokens"), "results_token_file": Path("/one")}

@@ -177,6 +177,7 @@ from geoveil.analyst.results import (
     Result,
     cell_text as cell_text,
     cells as cells,
+    counted as counted,
     measured as measured,
 )
 from geoveil.analyst.simultaneous import critical_value

@@ -27,6 +27,7 @@ from geoveil.aggregator import (
     load,
     open_store,
 )
+from geoveil.analyst import counted
 from geoveil.campaign import TLS, SigningKey, is_loopback, signer
 from geoveil.cli import options
 from geoveil.cli.campaign import envelope_in
@@ -434,9 +435,9 @@ def check(
     with for_operators():
         report = check_database(_settings_in(config, database, database_url_file).database)
     out.tell_all(*report.faults)
-    what = f"{_count(report.campaigns, 'campaign')}, {_count(report.reports, 'report')}"
+    what = f"{counted(report.campaigns, 'campaign')}, {counted(report.reports, 'report')}"
     if report.faults:
-        err.print(f"{what}: {_count(len(report.faults), 'fault')}")
+        err.print(f"{what}: {counted(len(report.faults), 'fault')}")
         raise typer.Exit(1)
     err.print(f"{what}: sound")
 
@@ -456,10 +457,6 @@ def backup(
     with for_operators():
         back_up_database(_settings_in(config, database, database_url_file).database, target)
     err.print(f"copied to {target}")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _settings_in(config: Path | None, database: str | None, url_file: Path | None) -> Settings:

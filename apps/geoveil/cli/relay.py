@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from geoveil.campaign import SigningKey, token_key_id
+from geoveil.campaign import SigningKey, address_to_listen_on, token_key_id
 from geoveil.cli import options
 from geoveil.cli.console import err, write_new
 from geoveil.gp import ParameterError
@@ -43,16 +43,9 @@ def serve(
 
     Ctrl-C ends it.
     """
-    with Relay(_address(listen), gateway) as running:
+    with Relay(address_to_listen_on("listen", listen), gateway) as running:
         err.print(f"relay at http://{running.server_name}:{running.server_port}", soft_wrap=True)
         running.serve_forever()
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    if not (host and port.isascii() and port.isdigit() and int(port) <= 65_535):
-        raise ParameterError("listen", listen, 'HOST:PORT, such as "127.0.0.1:7719"')
-    return host.strip("[]"), int(port)
 
 
 @app.command()
@@ -163,6 +156,7 @@ def issue(
         raise ParameterError("codes", None if codes is None else str(codes), "given, or else --ask")
     attester = InvitationCodes(codes) if codes is not None else WebAttester(str(ask))
     every = [key for file in keys for key in IssuerKey.all_from_pem(file.read_bytes())]
-    with IssuerServer(_address(listen), Issuer(every, attester, given)) as running:
+    address = address_to_listen_on("listen", listen)
+    with IssuerServer(address, Issuer(every, attester, given)) as running:
         err.print(f"issuer at http://{running.server_name}:{running.server_port}", soft_wrap=True)
         running.serve_forever()

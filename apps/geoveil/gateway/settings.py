@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from geoveil.campaign import TLS, is_loopback, tls_for
+from geoveil.campaign import TLS, address_to_listen_on, is_loopback, tls_for
 from geoveil.gp import ParameterError
 
 _MAGIC = b"PMTiles\x03"
@@ -62,9 +62,7 @@ class GatewaySettings:
 
     def __post_init__(self) -> None:
         tls_for(self.server, self.tls)
-        host, _, port = self.web.rpartition(":")
-        if not (host and port.isascii() and port.isdigit() and int(port) <= 65_535):
-            raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
+        _ = self.address  # refuses what is none
         if self.streets is not None and not _is_map(self.streets):
             raise ParameterError("web_streets", str(self.streets), "a PMTiles file, version 3")
         if self.issuer is not None:
@@ -85,8 +83,7 @@ class GatewaySettings:
             >>> GatewaySettings(server="127.0.0.1:7717", web="[::1]:7718").address
             ('::1', 7718)
         """
-        host, _, port = self.web.rpartition(":")
-        return host.strip("[]"), int(port)
+        return address_to_listen_on("web", self.web)
 
     @property
     def public(self) -> bool:

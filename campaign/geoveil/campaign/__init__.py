@@ -28,6 +28,7 @@ from geoveil.campaign.connection import (
     TLS as TLS,
     CallError as CallError,
     TLSRequiredError as TLSRequiredError,
+    address_to_listen_on as address_to_listen_on,
     failed as failed,
     is_local as is_local,
     is_loopback as is_loopback,

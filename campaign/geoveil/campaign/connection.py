@@ -195,6 +195,28 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def address_to_listen_on(name: str, text: str) -> tuple[str, int]:
+    """Return the host and port of HOST:PORT; for port 0 the operating system chooses one.
+
+    Args:
+        name: of the parameter.
+        text: an IPv6 address is in brackets.
+
+    Raises:
+        ParameterError: if the text is no such address.
+
+    Example:
+        >>> address_to_listen_on("web", "[::1]:7718")
+        ('::1', 7718)
+    """
+    host, _, port = str(text).rpartition(":")
+    sound = port.isascii() and port.isdigit() and int(port) <= 65_535
+    bare = host.startswith("[") == host.endswith("]") == (":" in host)
+    if not (isinstance(text, str) and sound and bare and host.isprintable() and host):
+        raise ParameterError(name, text, 'HOST:PORT, such as "127.0.0.1:7718"')
+    return host.strip("[]"), int(port)
+
+
 def _port(target: str) -> str | None:
     """Return the port of HOST:PORT as text; None if it is missing or only gRPC can parse it.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.aggregator.store.database_url import DatabaseURL
-from geoveil.campaign import MOST_REPORTS, PublicKey, is_loopback
+from geoveil.campaign import MOST_REPORTS, PublicKey, address_to_listen_on, is_loopback
 from geoveil.gp import ParameterError, validation
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
@@ -193,19 +193,13 @@ class Settings:
             raise ParameterError("tls_certificate", None, "given, as tls_client_ca is")
 
     def _check_web(self) -> None:
-        if self.web is not None:
-            host, _, port = str(self.web).rpartition(":")
-            sound = port.isascii() and port.isdigit() and int(port) <= 65_535
-            bare = host.startswith("[") == host.endswith("]") == (":" in host)
-            if not (isinstance(self.web, str) and sound and bare and host.isprintable() and host):
-                raise ParameterError("web", self.web, 'HOST:PORT, such as "127.0.0.1:7718"')
-        else:
-            for which in (
-                *("web_origins", "web_proxies", "results_token_file", "relay_keys"),
-                "web_issuer",
-            ):
-                if getattr(self, which):
-                    raise ParameterError("web", None, f"given, as {which} is")
+        _ = self.web_address  # refuses what is none
+        for which in (
+            *("web_origins", "web_proxies", "results_token_file", "relay_keys"),
+            *("web_issuer", "web_streets"),
+        ):
+            if self.web is None and getattr(self, which):
+                raise ParameterError("web", None, f"given, as {which} is")
         if self.results_frames and self.results_token_file is None:
             raise ParameterError("results_token_file", None, "given, as results_frames is")
         if self.results_token_file is not None and self.tokens_file is None:
@@ -247,8 +241,7 @@ class Settings:
             >>> Settings(web="[::1]:7718").web_address
             ('::1', 7718)
         """
-        host, _, port = (self.web or ":0").rpartition(":")
-        return host.strip("[]"), int(port)
+        return address_to_listen_on("web", "localhost:0" if self.web is None else self.web)
 
 
 def _file(name: str, value: object, expected: str) -> None:
