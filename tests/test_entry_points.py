@@ -12,10 +12,17 @@ from typer.testing import CliRunner
 
 from geoveil.aggregator.store.database_url import DatabaseURL
 from geoveil.aggregator.store.opening import open_any_store
-from geoveil.analyst import STATISTICS, ReportRows, StatisticFamily
+from geoveil.analyst import (
+    STATISTICS,
+    Quantiles,
+    ReportRows,
+    StatisticFailedError,
+    StatisticFamily,
+)
 from geoveil.campaign import Registry, encode
 from geoveil.campaign.entry_points import NotInstalled, added, load
 from geoveil.cli.app import app
+from geoveil.console.charts import picture_of
 from geoveil.console.point_choices import added_choices
 from geoveil.gp import GeoVeilError, ParameterError, SeededSource, UnsupportedError
 from geoveil.simulation.priors import public_prior
@@ -128,7 +135,8 @@ def test_a_name_that_is_taken_is_not_given_again(package, name):
 
 STATISTICS_MODULE = """
 from dataclasses import dataclass
-from geoveil.analyst import MeanValue, Quantiles, Statistic, StatisticFamily
+import numpy as np
+from geoveil.analyst import MeanValue, Quantiles, Result, Statistic, StatisticFamily
 
 @dataclass(frozen=True)
 class Above(Statistic):
@@ -140,6 +148,39 @@ class Above(Statistic):
             campaign, confidence))
 
 LEVEL = StatisticFamily(name="level", made=Above, summary="A level of the values")
+class Rows(Result):
+    title, notes = "Rows", ()
+
+    def __init__(self, rows):
+        self.made = rows
+
+    def rows(self):
+        return self.made()
+
+    def plot(self, ax=None):
+        return 1 / 0
+
+@dataclass(frozen=True)
+class Faulty(Statistic):
+    at: str
+
+    def __post_init__(self):
+        if self.at == "making":
+            1 / 0
+
+    def steps(self, campaign, confidence):
+        if self.at == "asking":
+            yield 1 / 0
+        yield from Quantiles().steps(campaign, confidence)
+        if self.at == "answering":
+            raise TypeError("secret")
+        if self.at == "nothing":
+            return None
+        if self.at == "rows":
+            return Rows(lambda: 1 / 0)
+        return Rows(lambda: [{"n": np.int64(1) if self.at == "JSON" else 1}])
+
+FAULTY = StatisticFamily(name="faulty", made=Faulty, summary="A statistic with a fault")
 AGAIN = StatisticFamily(name="again", made=MeanValue, summary="The mean again")
 def not_made():
     return StatisticFamily(name="none", made=int, summary="no statistic")
@@ -152,6 +193,7 @@ def statistics(tmp_path, monkeypatch):
     install(
         tmp_path, "veil_stats", STATISTICS_MODULE,
         statistics={"level": "veil_stats:LEVEL", "again": "veil_stats:AGAIN",
+                    "faulty": "veil_stats:FAULTY",
                     "misnamed": "veil_stats:LEVEL", "function": "veil_stats:not_made",
                     "missing": "veil_stats:NOTHING"},
     )  # fmt: skip
@@ -219,6 +261,45 @@ def test_a_statistic_that_is_none_is_refused_and_others_go_on(statistics, report
     assert estimated(reports, "--quantile", "0.5")["rows"]
 
 
+@pytest.mark.parametrize(
+    ("at", "failure"),
+    [
+        ("making", "ZeroDivisionError"),
+        ("asking", "ZeroDivisionError"),
+        ("answering", "TypeError"),
+        ("nothing", "AttributeError"),
+        ("rows", "ZeroDivisionError"),
+        ("JSON", "TypeError"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--contamination", "0.01"]])
+def test_an_error_in_a_statistic_names_it_and_its_package(statistics, reports, at, failure, more):
+    with pytest.raises(StatisticFailedError) as failed:
+        estimated(reports, "--statistic", f"faulty:at={at}", *more)
+    assert str(failed.value) == (
+        f"Faulty of the package 'veil_stats' failed with {failure}: its authors can mend it"
+    )
+    assert type(failed.value.__cause__).__name__ == failure
+
+
+def test_an_error_in_a_picture_names_its_package(statistics, reports, tmp_path):
+    pytest.importorskip("matplotlib")
+    asked = reports, "--statistic", "faulty:at=plot"
+    assert estimated(*asked)["rows"] == [{"n": 1}]
+    with pytest.raises(StatisticFailedError, match="Rows of the package 'veil_stats' failed with"):
+        estimated(*asked, "--plot", str(tmp_path / "rows.png"))
+    rows = statistics["faulty"].made.steps.__globals__["Rows"]
+    with pytest.raises(StatisticFailedError, match="with ZeroDivisionError"):
+        picture_of(rows(lambda: 1 / 0))
+
+
+def test_an_error_in_a_statistic_of_the_library_is_not_its_authors(reports, monkeypatch):
+    """The control: a defect keeps its type, whatever statistic meets it."""
+    monkeypatch.setattr(Quantiles, "steps", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        estimated(reports, "--quantile", "0.5")
+
+
 def test_only_a_class_of_statistics_is_declared():
     with pytest.raises(ParameterError, match="derives from Statistic"):
         StatisticFamily(name="number", made=int, summary="A number")
@@ -246,7 +327,7 @@ def test_help_and_completion_name_statistics_and_import_none(statistics, tmp_pat
 
     shown = run("estimate", "--help")
     words = " ".join(shown.stdout.replace("│", "").split())
-    assert all(name in words for name in ("of level, again, misnamed", "gone.", "'NAME:A=1,B=2'"))
+    assert all(name in words for name in ("level, again, faulty", "gone", "'NAME:A=1,B=2'"))
     typed = {"COMP_WORDS": "geoveil estimate x --statistic l", "COMP_CWORD": "4"}
     completed = run(_GEOVEIL_COMPLETE="complete_bash", **typed)
     assert completed.stdout.split() == ["level"]

@@ -35,7 +35,14 @@ from geoveil.analyst.contamination import (
     ResponseRates,
     worst_case,
 )
-from geoveil.analyst.errors import AnalystError, ServerError, TLSMissingError, TokenInClearError
+from geoveil.analyst.errors import (
+    AnalystError,
+    ServerError,
+    StatisticFailedError,
+    TLSMissingError,
+    TokenInClearError,
+    code_of_packages as code_of_packages,
+)
 from geoveil.analyst.estimate_request import EstimateRequest as EstimateRequest
 from geoveil.analyst.estimates import CampaignEstimates
 from geoveil.analyst.feasible_alternatives import UnmetWishError as UnmetWishError
@@ -342,6 +349,7 @@ __all__ = [
     "Softness",
     "Statistic",
     "StatisticBy",
+    "StatisticFailedError",
     "StatisticFamily",
     "TLSMissingError",
     "Term",

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from geoveil.analyst.errors import code_of_packages
 from geoveil.analyst.geojson import outlines_in, places_in, read_file
 from geoveil.analyst.questions import (
     AnalystQuestion,
@@ -278,12 +279,13 @@ class StatisticFamily(Family):
 
     def ask(self, said: Sequence[str], how: How) -> Made:
         """Return the statistic for the text after each use of its word."""
-        if self.reads is not None:
-            return self.reads(said, how)
-        options = {name: getattr(how, name, None) for name in self.parameters}
-        given = {name: value for name, value in options.items() if value is not None}
-        made: Made = self.make(given | self.read(",".join(said)))
-        return made
+        with code_of_packages(self.made):
+            if self.reads is not None:
+                return self.reads(said, how)
+            options = {name: getattr(how, name, None) for name in self.parameters}
+            given = {name: value for name, value in options.items() if value is not None}
+            made: Made = self.make(given | self.read(",".join(said)))
+            return made
 
 
 STATISTICS = Registry(

@@ -19,6 +19,7 @@ from geoveil.analyst import (
     EstimateRequest,
     Result,
     cells,
+    code_of_packages,
     whole_file,
 )
 from geoveil.cli.asking import asks, asks_statistics
@@ -124,7 +125,8 @@ def _draw(result: Result, file: Path) -> None:
     with needed_for("--plot"):
         import matplotlib
     matplotlib.use("Agg")
-    figure = result.plot().get_figure(root=True)
+    with code_of_packages(type(result)):
+        figure = result.plot().get_figure(root=True)
     assert figure is not None  # new axes have one
     with whole_file("--plot", file) as beside:
         figure.savefig(beside, dpi=150, bbox_inches="tight")

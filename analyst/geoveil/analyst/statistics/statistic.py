@@ -6,6 +6,7 @@ width w at T gives the share above T of values blurred by at most w/2: the share
 most that, and the share above T − w/2 is at least that.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from geoveil.analyst.errors import code_of_packages, package_of
 from geoveil.analyst.questions import Softness
 from geoveil.analyst.results import Estimates, Result, counted
 from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
@@ -130,7 +132,7 @@ class Contaminated(Statistic[Found]):
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[Found]:
         result: Any = yield from passed_on(
-            self.of.steps(campaign, confidence),
+            _guarded(self.of, campaign, confidence),
             answer=lambda answered: replace(answered, contamination=self.fraction),
         )
         if isinstance(result, JointEstimates):  # these have such notes already
@@ -157,12 +159,27 @@ def steps_of(
 ) -> Steps[Found]:
     """Yield a statistic's questions to a campaign, receive answers, and return the result."""
     scale = campaign.attribute.scale
-    made = yield from (asked if scale is None else asked.on_scale(scale)).steps(
-        campaign, confidence
-    )
+    with code_of_packages(type(asked)):
+        on_scale = asked if scale is None else asked.on_scale(scale)
+    made = yield from _guarded(on_scale, campaign, confidence)
     looks = (ONE_LOOK,) if datetime.now(UTC) < campaign.closes else ()
-    result: Found = noted(made, looks)
-    return result if scale is None else result.held(scale)
+    with code_of_packages(type(made)):
+        result: Found = noted(made, looks)
+        return result if scale is None else result.held(scale)
+
+
+def _guarded(
+    asked: Statistic[Found], campaign: AttributeCampaign, confidence: float
+) -> Steps[Found]:
+    """Yield a statistic's questions, receive answers, and return the result.
+
+    A result of another package is read once, so that an error in its rows names the statistic.
+    """
+    with code_of_packages(type(asked)):
+        result = yield from asked.steps(campaign, confidence)
+        if package_of(type(result)) is not None:
+            json.dumps(result.to_dict(), allow_nan=False)
+        return result
 
 
 def passed_on(
