@@ -1,6 +1,8 @@
 """Test figures in documents by computing them."""
 
+import math
 import re
+from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 from typing import TypeAlias
 
@@ -159,6 +161,11 @@ def two_digits(value: float) -> float:
     return float(f"{value:.2g}")
 
 
+def odds_of(nats: float) -> float:
+    """Return e^nats to two digits, rounded up, since no loss may be understated."""
+    return float(Context(prec=2, rounding=ROUND_CEILING).plus(Decimal(math.exp(nats))))
+
+
 def as_number(cell: str) -> float:
     return float(cell.replace(",", "").rstrip("×"))
 
@@ -176,7 +183,7 @@ def test_the_demonstration_compares_what_can_be_compared() -> None:
     assert scales == list(FOOTINGS)
     promises: list[GeoPrivacy | LocalPrivacy] = [incomes.privacy]
     promises += [incomes.privacy.local(d * incomes.privacy.per) for d in scales]
-    odds = [[two_digits(np.exp(p.at(d * incomes.privacy.per))) for d in scales] for p in promises]
+    odds = [[odds_of(p.at(d * incomes.privacy.per)) for d in scales] for p in promises]
     assert odds == [
         [as_number(cell) for cell in cells("docs/guarantees.md", start)]
         for start in ("| geo-privacy, ε = 1 per", *(f"| ε-LDP, ε = {s:g}:" for s in scales))
@@ -185,7 +192,7 @@ def test_the_demonstration_compares_what_can_be_compared() -> None:
     starts = ("8,000 dollar or 500", "40,000 dollar or 2,500", "6,250 metre")
     for start, column in zip(starts, zip(*odds, strict=True), strict=True):
         assert printed(readme, start) == list(column)
-    capped = two_digits(np.exp(incomes.campaign.largest_epsilon))
+    capped = odds_of(incomes.campaign.largest_epsilon)
     assert printed(readme, "100,000 dollar") == [capped, *(row[2] for row in odds[1:])]
     assert places.campaign.largest_epsilon == np.inf
     for experiment, label in ((incomes, "above $100,000"), (places, "Times Square")):

@@ -52,8 +52,8 @@ def test_a_threshold_on_the_incomes_that_ship(plan):
     assert "DebiasedLaplace has the least expected error at n = 50,000: ±0.00446" in shown.output
     doubt = "With values 10 % higher than the prior says, the answer would be off by 0.005, which"
     assert doubt in " ".join(shown.output.split())
-    assert "8,000 dollar apart (ε = 1): from even odds to at most 73:27" in shown.output
-    assert "40,000 dollar apart (ε = 5): from even odds to at most 99.33:0.67" in shown.output
+    assert "8,000 dollar apart (ε = 1): from even odds to at most 73.2:26.8" in shown.output
+    assert "40,000 dollar apart (ε = 5): from even odds to at most 99.34:0.66" in shown.output
 
 
 def test_a_central_epsilon_is_said_of_a_cap(plan, planned):
@@ -294,7 +294,7 @@ def test_at_a_terminal_a_slip_is_told_and_asked_again(plan):
 
 @pytest.mark.parametrize(
     ("epsilon", "said"),
-    [(1.0, "73:27"), (5.0, "99.33:0.67"), (800.0, "certainty")],
+    [(1.0, "73.2:26.8"), (5.0, "99.34:0.66"), (800.0, "certainty")],
 )
 def test_odds_in_words(epsilon, said):
     assert odds_text(odds(GeoPrivacy(epsilon, per=1.0))[0]) == said

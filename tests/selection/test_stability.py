@@ -88,10 +88,12 @@ class Greedy:
         return result
 
 
-@pytest.mark.parametrize(("outcomes", "cost"), [(2, 1.49), (10, 1.21)])
-def test_starting_the_recursion_at_one_is_caught_at_margins_one_and_one(outcomes, cost):
-    found = worst_pair(Greedy(1.0), margin_pairs(outcomes, most=20))
-    assert round(found.epsilon, 2) == cost
+@pytest.mark.parametrize(
+    ("epsilon", "outcomes", "cost"), [(1.0, 2, 1.49), (1.0, 10, 1.21), (0.01, 2, 1.99)]
+)
+def test_starting_the_recursion_at_one_is_caught_at_margins_one_and_one(epsilon, outcomes, cost):
+    found = worst_pair(Greedy(epsilon), margin_pairs(outcomes, most=20))
+    assert round(found.epsilon / epsilon, 2) == cost
     assert {found.first.winner, found.second.winner} == {0, 1}
     assert found.first.margin == found.second.margin == 1
 

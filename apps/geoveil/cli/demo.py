@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from geoveil.analyst import Prediction, whole_file
+from geoveil.campaign import rounded_up
 from geoveil.cli import options
 from geoveil.cli.console import bars, err, number, out, print_json, print_table
 from geoveil.cli.results import check_picture
@@ -175,7 +176,8 @@ def _standard_error(found: Prediction, n: int) -> float:
 
 
 def _odds(log_odds: float) -> str:
-    return _factor(math.exp(log_odds))
+    """Return odds to two digits, rounded up."""
+    return _factor(rounded_up(math.exp(log_odds), 2))
 
 
 def _factor(factor: float) -> str:

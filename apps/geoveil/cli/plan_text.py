@@ -1,12 +1,13 @@
 """Plans as people read them: tables, and privacy in words."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.text import Text
 
 from geoveil.analyst import Record, central_text
-from geoveil.campaign import away, likelihood
+from geoveil.campaign import away, likelihood, rounded_up
 from geoveil.cli.console import out, print_table
 from geoveil.gp import LOG, GeoPrivacy
 
@@ -223,21 +224,22 @@ def _periods(report: Record) -> str | None:
 
 
 def odds_text(row: Mapping[str, Any]) -> str:
-    """Return two probabilities in per cent, the smaller with two digits.
+    """Return two probabilities in per cent, the smaller with two digits and rounded down.
 
     Example:
         >>> odds_text({"probability": 0.7310585786, "other_probability": 0.2689414214})
-        '73:27'
+        '73.2:26.8'
         >>> odds_text({"probability": 0.9933071491, "other_probability": 0.0066928509})
-        '99.33:0.67'
+        '99.34:0.66'
     """
     other = 100 * row["other_probability"]
     if other < 1e-5:
         return "certainty"
     # The smaller one, and its difference from even odds, keep two digits.
     off = 0.03 * min(other, 50 - other)
-    digits = next((d for d in range(9) if abs(round(other, d) - other) <= off), 9)
-    return f"{100 - round(other, digits):.{digits}f}:{other:.{digits}f}"
+    rounded = [math.floor(other * 10**d + 1e-9) / 10**d for d in range(10)]
+    digits = next((d for d, less in enumerate(rounded) if other - less <= off), 9)
+    return f"{100 - rounded[digits]:.{digits}f}:{rounded[digits]:.{digits}f}"
 
 
 def _print_heading(report: Record, what: str) -> None:
@@ -359,9 +361,8 @@ def _print_errors_and_odds(report: Record) -> None:
         apart = f"{row['distance']:,.6g} {privacy.unit} apart"
         if privacy.value_unit is not None:
             apart = away(privacy, row["distance"])
-        out.print(
-            f"  {apart} (ε = {row['epsilon']:.3g}): from even odds to at most {odds_text(row)}"
-        )
+        epsilon = rounded_up(row["epsilon"], 3)
+        out.print(f"  {apart} (ε = {epsilon:g}): from even odds to at most {odds_text(row)}")
 
 
 def _asked(row: Mapping[str, Any], form: str) -> str:
