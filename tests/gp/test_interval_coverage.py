@@ -16,9 +16,12 @@ from benchmarks.intervals import FAR, B
 from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,
+    GeoPrivacy,
+    Linear,
     Range,
     SmoothedRegion,
     SmoothMechanism,
+    TabulatedProfile,
     Threshold,
 )
 from geoveil.gp.intervals import Limits, interval_of_mean
@@ -208,3 +211,23 @@ def test_somebody_has_to_be_imagined_where_one_person_matters(jump, unimagined):
     for confidence, least, found in zip((0.95, 0.99), (0.947, 0.988), unimagined, strict=True):
         assert counts_covered(jump, Counted, confidence) >= least
         assert counts_covered(jump, Unimagined, confidence) == pytest.approx(found, abs=0.001)
+
+
+def test_noise_that_strays_both_ways_is_covered(monkeypatch):
+    """Noise hits a corner in one report of 130: down by 1,805 at one, up by 2,229 at the other."""
+    corners = TabulatedProfile(
+        at=(-0.079, -0.066, -0.039), values=(0.456, 0.529, 0.851), slopes=(0.0, 5.7, 5.7, 0.0)
+    )
+    mechanism = DebiasedLaplace(Linear(corners, 1.0), GeoPrivacy(1.0, per=1.0))
+    reports = mechanism.simulate(np.full((400, 46), -1.02), np.random.default_rng(8))
+
+    def covered():
+        found = [
+            interval_of_mean(46, float(y.mean()), float(y.var()), 0.95, mechanism.limits)
+            for y in np.asarray(reports)
+        ]
+        return sum(each.low <= 0.456 <= each.high for each in found)
+
+    assert stats.binom.cdf(covered(), 400, 0.95) > ALPHA
+    monkeypatch.setattr("geoveil.gp.intervals._STRAYS", math.inf)
+    assert stats.binom.cdf(covered(), 400, 0.95) < ALPHA

@@ -25,6 +25,9 @@ _LIGHT, _FULL = 0.2, 0.5
 """Effects of one person on the mean in standard errors: up to the first no report is imagined, from
 the second on one of weight `_HALF`."""
 _HALF = 0.5
+_STRAYS = 10
+"""Distance by which noise can move a mean, in multiples of the range of means, from which on it is
+taken to move it both ways."""
 _SHARPEST_AT = 2_000
 """Reports at which `SEQUENCE` is sharpest, 1.55 times as wide as an interval of one look at 95 %: a
 number that must not depend on the reports."""
@@ -121,6 +124,10 @@ class Limits(ReprByArguments):
         moments = self.moments()
         if moments is not None and self.bounded:
             low, high = moments.jumps(mean)
+            farthest = max(-low, high)
+            # Noise that strays so far may stray as far the other way, which skewness does not show.
+            if farthest > _STRAYS * (self.means[1] - self.means[0]):
+                return farthest, farthest
             return max(-low, 0.0), max(high, 0.0)
         finite = [ends for ends in (self.reports, self.means) if all(map(math.isfinite, ends))]
         if not finite:
