@@ -29,6 +29,7 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
+from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.exact import BALL
 from geoveil.gp.smooth import chords
 from geoveil.gp.smooth.growth import Smoothness
@@ -98,6 +99,27 @@ def test_enclosures_hold_for_every_number_in_them(seed):
     s = np.linspace(table.at[0], table.at[-1], 100_001)
     seen = np.abs(table.value(s + 1e-6) - table.value(s - 1e-6)).max() / 2e-6
     assert tightest <= table.lipschitz <= 1.01 * seen
+
+
+def test_a_cell_holds_the_slope_however_its_edges_are_rounded():
+    """A piece of 2^-30, 1,000 lengths from 0. Control: the hull from the slope half way."""
+    at = (1000.0, 1000 + 1.0625 * 2.0**-30, 1001.0)
+    table = TabulatedProfile(at, (0.0, 0.0, 0.0), (19.0, 11.0, 0.0, 0.0))
+    # With t from 0 to 1 its slope is 19 − 98t + 90t², least at t = 49/90.
+    least = (19 - Fraction(98**2, 360)) * Fraction(table.scale)
+    cells = table._cells
+    turn = (at[0] + (at[1] - at[0]) * 49 / 90) / table.scale
+    i = int(np.searchsorted(cells.edges, turn)) - 1
+    start, end = cells.edges[i : i + 2]
+    first, half_way, last = table._jet(np.array([start, (start + end) / 2, end]), FLOAT).slope
+    assert cells.slope[0, i] <= least
+    assert min(first, 2 * half_way - (first + last) / 2, last) > least
+
+
+@pytest.mark.parametrize("away", [0.0, 1e12, -1e12])
+def test_values_far_from_0_make_no_slope_steeper(away):
+    table = TabulatedProfile((0.0, 1.0, 2.0), (away, away + 1, away + 3), (0.0,) * 4)
+    assert table.lipschitz == pytest.approx(3.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -115,17 +115,17 @@ function cellsOf(pieces: readonly Piece[], ray: boolean): Cells {
     const h = b - a;
     const [first, middle, last] = controls(piece);
     const still = first === 0 && middle === 0 && last === 0;
-    const size = (Math.abs(ya) + Math.abs(yb)) / h + Math.abs(ma) + Math.abs(mb);
+    const size = Math.abs(yb - ya) / h + Math.abs(ma) + Math.abs(mb);
     const margin = still ? 0 : 64 * ROUNDING * size;
+    const marginOfValue = margin * h + 64 * ROUNDING * (Math.abs(ya) + Math.abs(yb));
     const [low, high] = [edges[i]!, edges[i + 1]!];
     const j = jet(low, piece);
     const k = jet(Math.min(high, b), piece);
     const length = high - low;
-    const mid = jet((high + low) / 2, piece).slope;
-    const slope = hull([j.slope, 2 * mid - (j.slope + k.slope) / 2, k.slope], margin);
+    const slope = hull([j.slope, j.slope + (length * j.curvature) / 2, k.slope], margin);
     let found = hull(
       [j.value, j.value + (length * j.slope) / 3, k.value - (length * k.slope) / 3, k.value],
-      margin * h,
+      marginOfValue,
     );
     const rising = ma >= 0 && middle > margin && mb >= 0;
     const falling = ma <= 0 && middle < -margin && mb <= 0;

@@ -90,9 +90,10 @@ class Hermite:
         controls = self._controls
         middle = controls[1]
         still = (controls == 0).all(axis=0)  # exactly: there is nothing to round
-        # Of the slope; of the value it is so many times h.
-        size = (np.abs(ya) + np.abs(yb)) / h + np.abs(ma) + np.abs(mb)
-        loose = np.where(still, 0.0, 64 * _ROUNDING * size)
+        # Of the slope, which does not feel how far the values are from 0, and of the value.
+        loose = 64 * _ROUNDING * (np.abs(yb - ya) / h + np.abs(ma) + np.abs(mb))
+        loose = np.where(still, 0.0, loose)
+        loose_value = loose * h + 64 * _ROUNDING * (np.abs(ya) + np.abs(yb))
         parts = np.ceil(np.ptp(controls, axis=0) / (_TIGHT * self.steepest))
         parts = np.clip(parts, 1, max(_FEW, _CELLS // len(h))).astype(np.intp)
         piece = np.repeat(np.arange(len(h)), parts)
@@ -101,11 +102,11 @@ class Hermite:
         edges = np.append(low, b[-1])
         j, k = (_jet(u, *self._piece(piece)) for u in (edges[:-1], np.minimum(edges[1:], b[piece])))
         length, margin = np.diff(edges), loose[piece]
-        mid = _jet((edges[1:] + edges[:-1]) / 2, *self._piece(piece)).slope
-        slope = _hull([j.slope, 2 * mid - (j.slope + k.slope) / 2, k.slope], margin)
+        # Not from the slope half way: far from 0 the middle of two edges is rounded.
+        slope = _hull([j.slope, j.slope + length * j.curvature / 2, k.slope], margin)
         value = _hull(
             [j.value, j.value + length * j.slope / 3, k.value - length * k.slope / 3, k.value],
-            margin * h[piece],
+            loose_value[piece],
         )
         # A piece that does not turn stays between its ends.
         rising = (ma >= 0) & (middle > loose) & (mb >= 0)
