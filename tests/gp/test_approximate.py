@@ -7,6 +7,7 @@ integral is a sum of three exponentials with closed forms; quadrature checks tho
 
 import math
 import random
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -19,10 +20,13 @@ from geoveil.gp import (
     GeoPrivacy,
     Linear,
     ParameterError,
+    Radial,
+    TabulatedProfile,
     Threshold,
 )
 from geoveil.gp.exact import round_down
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
+from geoveil.gp.smooth.hockey_stick import _unsure
 from tests.oracles import MAKERS
 
 Array = np.ndarray
@@ -387,6 +391,34 @@ def test_a_formula_of_ones_own(delta):
     assert hockey_stick(value, scale, x, RATE, math.inf).max() <= delta
     # Control: as if the slope were a hundredth of what it is.
     assert hockey_stick(value, scale / 100, x, RATE, math.inf).max() > delta
+
+
+def test_a_ray_needs_no_more_noise_than_a_line(monkeypatch):
+    """Far from the centre. Control: pairs on both sides of it, which are farther apart."""
+
+    def eta(query: Any, delta: float) -> float:
+        table = TabulatedProfile((100.0, 101.0), (0.0, 1.0), (1.0, 1.0))
+        return ApproximateLaplace(query(table), GeoPrivacy(1.0, per=0.1, delta=delta)).eta
+
+    def radial(table: TabulatedProfile) -> Radial:
+        return Radial(table, 0.0)
+
+    assert eta(radial, 1e-6) == pytest.approx(eta(lambda table: Linear(table, 1.0), 1e-6), rel=0.01)
+    monkeypatch.setattr(TabulatedProfile, "band", property(lambda self: (-101.0, 101.0)))
+    assert eta(radial, 1.1e-6) < 0.9 * eta(lambda table: Linear(table, 1.0), 1e-6)
+
+
+def test_values_far_from_0_differ_by_no_more_than_the_search_allows():
+    """As fractions and as doubles. Control: what it allows for the range alone."""
+    at, values = (0.0, 1.0, 2.0), (1e12, 1e12 + 1, 1e12 + 3)
+    table = TabulatedProfile(at, values, (0.0,) * 4)
+    s = np.random.default_rng(1).uniform(0.0, 1.0, 300)
+    exact = [(3 - 2 * Fraction(t)) * Fraction(t) ** 2 for t in s.tolist()]
+    rises = (table.value(s) - values[0]).tolist()
+    pairs = zip(rises, exact, strict=True)
+    worst = max(abs(float(Fraction(rise) - true)) for rise, true in pairs)
+    assert worst <= _unsure(table)
+    assert worst > _unsure(TabulatedProfile(at, (0.0, 1.0, 3.0), (0.0,) * 4))
 
 
 def test_bad_input_is_refused_by_name():

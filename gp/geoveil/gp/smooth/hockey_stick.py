@@ -30,6 +30,8 @@ _MOST_ABOVE = 1.02
 """Largest ratio of B to L, for `ClosedFormProfile.noise_bound` and certified bounds."""
 _ROUNDING = 2.0**-36
 """Far above the relative error of float64 formulas of this length."""
+_OF_VALUES = 2.0**-48
+"""The same for values, relative to the largest: all that is left of a small range far from 0."""
 
 
 @lru_cache(maxsize=512)
@@ -48,7 +50,7 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
         least = rate
     else:
         least = _within(near, rate, delta, slope) or 0.0
-    far = _FAR * (profile.breakpoints[-1] - profile.breakpoints[0] + 1 / slope)
+    far = _FAR * (profile.band[1] - profile.band[0] + 1 / slope)
     if reach > far:
         least = min(least, _beyond(far, profile, rate, delta, reach, beta))
     if near < reach:
@@ -60,6 +62,12 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
 def _log_h(t: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(t > 0, np.log(t) - np.log1p(t) - np.log1p(t) / t, -math.inf)
+
+
+def _unsure(profile: Profile) -> float:
+    """Return how far the difference of two values may be off."""
+    low, high = profile.bounds
+    return _ROUNDING * (high - low) + _OF_VALUES * max(abs(low), abs(high))
 
 
 def _tail_limit(ratio: Array, t: Array, rate: float, delta: float) -> Array:
@@ -104,7 +112,7 @@ def _beyond(
     They are g apart, and x' at most g + W from each place where f varies: b' is at least what
     smoothness and, for Λ = ∞, a chord say. c/t and t/D increase with g, so g = `far` decides.
     """
-    first, last = profile.breakpoints[0], profile.breakpoints[-1]
+    first, last = profile.band
     span = float(np.ptp(profile.bounds))
     nodes = np.linspace(first, last, 65)
     bounds = np.asarray(profile.noise_bound(nodes, Smoothness(beta, LINEAR, reach)))
@@ -113,7 +121,8 @@ def _beyond(
     least = peak / (1 + float(beta) * way)
     if reach == math.inf:
         values = np.asarray(profile.value(nodes, FLOAT))
-        least = max(least, min(float(np.abs(values - v).max()) for v in profile.limits) / way)
+        rise = min(float(np.abs(values - limit).max()) for limit in profile.limits)
+        least = max(least, (rise - _unsure(profile)) / way)
     t = min(float(beta) * far, _MOST_ABOVE * profile.lipschitz / least - 1)
     limit = float(_tail_limit(np.asarray(t / far), np.asarray(t), rate, delta))
     tails = limit * far * least / span
@@ -132,11 +141,13 @@ class _Pairs:
         self._delta = delta
         self._smoothness = Smoothness(beta, LINEAR, reach)
         self._slope = float(beta)
+        self._unsure = _unsure(profile)
 
     def least(self, near: float, far: float, lowest: float) -> float | None:
         """Return a lower bound of the limits of pairs from `near` to `far` apart, at most `lowest`.
 
-        Pairs on one side of all breakpoints have D = 0, and t ≤ βΛ. Others meet the cells.
+        Pairs on one side of the band have D = 0, and t ≤ βΛ. Others meet the cells. On a ray those
+        at one angle suffice: other pairs at the same two distances are farther apart.
         """
         cells = self._first_cells(near, far)
         least, seen = lowest, 0
@@ -161,7 +172,7 @@ class _Pairs:
         return least
 
     def _first_cells(self, near: float, far: float) -> Array:
-        first, last = self._profile.breakpoints[0], self._profile.breakpoints[-1]
+        first, last = self._profile.band
         count = max(1, math.ceil(math.log2(far / near)))
         ends = near * np.exp2(np.arange(count + 1) * (math.log2(far / near) / count))
         ends[0], ends[-1] = near, far
@@ -191,7 +202,7 @@ class _Pairs:
         middle = self._limit(change, (bound, bound), (other_bound, other_bound), gap, gap)
         most = change + bound * way + other_bound * other_way
         span = float(np.ptp(self._profile.bounds))
-        most = np.minimum(most, span) + _ROUNDING * span
+        most = np.minimum(most, span) + self._unsure
         factor, other_factor = 1 + self._slope * way, 1 + self._slope * other_way
         low = self._limit(
             most,

@@ -39,6 +39,11 @@ class Profile(ABC):
         """Increasing; φ is smooth between them and equals its limits outside."""
 
     @property
+    def band(self) -> tuple[float, float]:
+        """The ends of where φ varies; on a ray, of the distances ≥ 0 where it does."""
+        return self.breakpoints[0], self.breakpoints[-1]
+
+    @property
     def settled(self) -> tuple[float, float]:
         """The distances that a `Cap` must leave unclipped, so that answers do not change."""
         return self.breakpoints[0], self.breakpoints[-1]

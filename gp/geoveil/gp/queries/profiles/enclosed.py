@@ -79,6 +79,11 @@ class EnclosedProfile(Profile):
         return tuple(u * self.scale for u in (low, *inner, high))
 
     @property
+    def band(self) -> tuple[float, float]:
+        low, high = settled(self._cells)
+        return low * self.scale, high * self.scale
+
+    @property
     def limits(self) -> tuple[float, float]:
         low, high = self._cells.limits
         return (high, high) if self.ray else (low, high)
