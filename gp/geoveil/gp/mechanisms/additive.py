@@ -157,7 +157,8 @@ class AdditiveMechanism(QueryMechanism):
 
     def _log_density(self, y: Array, s: Array) -> Array:
         scale = FLOAT.positive(self._scale(s, FLOAT))
-        standard = (y - self._value(s, FLOAT)) / scale
+        with np.errstate(over="ignore"):
+            standard = (y - self._value(s, FLOAT)) / scale
         return np.asarray(self.noise.logpdf(standard) - np.log(scale))
 
     def _own_side(self, s: Array) -> Array:

@@ -157,6 +157,10 @@ class Mechanism(ValueObject, ABC, Generic[Report]):
         """Return the log-density at output y given the point x, the two broadcast together.
 
         Outputs are (...) for one query, (..., m) for m, (..., k) for perturbed points.
+
+        In float64: y − f(x) is rounded by 10⁻¹⁶ of the larger, so that the figure says nothing
+        where noise is narrower than that. A scale below 2.3·10⁻³⁰⁸ counts as that, and outputs
+        beyond 10³⁰⁸ scales get −∞.
         """
 
     def _integers(

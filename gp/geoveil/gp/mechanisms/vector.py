@@ -212,7 +212,8 @@ class VectorSmoothMechanism(SmoothlyScaled, Mechanism[tuple[int, ...]]):
             raise ParameterError("y", f"shape {reports.shape}", f"an array (..., {self.size})")
         distances = self._distances(x)
         scale = FLOAT.positive(self._scale(distances))
-        standard = (reports - self._value(distances)) / scale
+        with np.errstate(over="ignore"):
+            standard = (reports - self._value(distances)) / scale
         logs = self.noise.logpdf(standard) - np.log(scale)
         return np.asarray(logs.sum(axis=-1))
 
