@@ -111,7 +111,7 @@ export class FileStorage implements Storage {
     try {
       const file = await open(join(this.folder, FILE), constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND, 0o600);
       try {
-        await file.write(`${text}\n`);
+        await file.appendFile(`${text}\n`); // all of it, where `write` may stop at a full disk
         await file.datasync();
       } finally {
         await file.close();

@@ -1,6 +1,6 @@
 /** A form in processes of its own: killed at every step, cut off in the middle of a write, and raced. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, readFileSync, truncateSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -21,11 +21,15 @@ interface Lived {
   readonly told: { readonly reportId: string; readonly many: number; readonly status: string; readonly columns: number } | undefined;
 }
 
-/** The life of a process that answers the form, until its end. */
-function lived(folder: string, rent: number, killed?: string): Promise<Lived> {
+/** The command of a process that answers the form. */
+function command(folder: string, rent: number): string[] {
   const answers = JSON.stringify({ rents: rent > 500 ? "yes" : "no", rent, by: ["bus"], open: "x" });
-  const script = fileURLToPath(new URL("./mortal.js", import.meta.url));
-  const process_ = spawn(process.execPath, [script, folder, envelope, answers, ...(killed ? [killed] : [])], { stdio: ["ignore", "pipe", "inherit"] });
+  return [fileURLToPath(new URL("./mortal.js", import.meta.url)), folder, envelope, answers];
+}
+
+/** Its life, until its end. */
+function lived(folder: string, rent: number, killed?: string): Promise<Lived> {
+  const process_ = spawn(process.execPath, [...command(folder, rent), ...(killed ? [killed] : [])], { stdio: ["ignore", "pipe", "inherit"] });
   let said = "";
   process_.stdout.on("data", (part: Buffer) => (said += part.toString()));
   return new Promise((resolve) => process_.on("close", (_code, signal) => resolve({ signal, told: said ? (JSON.parse(said) as Lived["told"]) : undefined })));
@@ -66,6 +70,20 @@ test("a form that is cut off in the middle of a write has not been drawn, and ha
     assert.equal(sent(folder).length, 0);
     leftOnce(folder, await lived(folder, 300));
   }
+});
+
+test("a form that is cut off by a full disk is refused at once", { skip: process.platform === "win32" }, async () => {
+  const whole = emptyFolder();
+  await lived(whole, 700, "after add");
+  const [pinned, drawn] = readFileSync(join(whole, "journal.jsonl"), "utf8").split("\n").map((line) => line.length + 1);
+  const blocks = Math.floor((pinned! + drawn! - 1) / 512);
+  assert.ok(512 * blocks > pinned!, "the limit is within the second line");
+  const folder = emptyFolder();
+  const limited = `trap '' XFSZ; ulimit -f ${blocks}; exec "$@"`;
+  const { stderr } = spawnSync("sh", ["-c", limited, "sh", process.execPath, ...command(folder, 700)], { encoding: "utf8" });
+  assert.match(stderr, /the storage at .* can't be used: EFBIG/);
+  assert.equal(sent(folder).length, 0);
+  leftOnce(folder, await lived(folder, 300));
 });
 
 test("processes that race draw the whole form once", async () => {

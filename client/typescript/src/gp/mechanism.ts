@@ -79,13 +79,15 @@ export function below(z: number): number {
   return z < 0 ? Math.exp(z) / 2 : 1 - Math.exp(-z) / 2;
 }
 
-/** P[Z > u], rounded down by at most 2^-25: by bisection, because noises are given by their quantiles. */
-function survival(tail: Tail, u: number): number {
-  if (u <= 0) return 0.5;
+/** P[Z > u], rounded down by at most 2^-41: by bisection, because noises are given by their quantiles. */
+function survival(tail: Tail, u: Interval): number {
+  if (!u.known) return 0; // divided by a scale of the noise that is not distinguishable from 0
+  const most = u.near;
+  if (most <= 0) return 0.5;
   let [low, high] = [0, 0.5];
-  for (let i = 0; i < 24; i++) {
+  for (let i = 0; i < 40; i++) {
     const middle = (low + high) / 2;
-    if (withPrecision(80, () => tail(constant(middle)).near) > u) low = middle;
+    if (withPrecision(80, () => tail(constant(middle)).near) > most) low = middle;
     else high = middle;
   }
   return low;
@@ -116,7 +118,7 @@ export class QueryMechanism implements Mechanism {
     const inside = s.near >= 0;
     const away = Math.abs(s.near) - this.query.profile.breakpoints[1];
     const plain = this.before === undefined ? 0 : below(away / this.before);
-    return { inside, right: 1 - survival(this.noise, this.margin(s, point).near), plain };
+    return { inside, right: 1 - survival(this.noise, this.margin(s, point)), plain };
   }
 
   release(x: readonly number[], source: BitSource): bigint[] {
