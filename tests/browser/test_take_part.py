@@ -21,7 +21,7 @@ from geoveil.campaign import (
     SigningKey,
     ValueCampaign,
 )
-from geoveil.gp import GeoPrivacy, LogScale, Threshold, TwoWayThreshold
+from geoveil.gp import Cap, GeoPrivacy, LogScale, Threshold, TwoWayThreshold
 from geoveil.proto.v1.analyst_pb2_grpc import AnalystStub
 from geoveil.relay import InvitationCodes, IssuerKey
 from tests.aggregator.tls_files import for_server, new_authority, written
@@ -60,6 +60,20 @@ async def survey(survey):
 async def answer(page: Page, value: str = PRIVATE) -> None:
     await page.fill("#value", value)
     await page.click("#send")
+
+
+async def test_the_picture_knows_the_cap(survey, page):
+    """Control: without a cap the same price has no limit that matters at 8,000 dollar."""
+    strong: dict[str, Any] = {
+        "privacy": GeoPrivacy(20.0, 8_000.0, "dollar"),
+        "questions": (Question("above", Threshold(100_000.0, 2_400.0, "smoothstep")),),
+    }
+    await survey.create(campaign_of("capped", cap=Cap(3.0, 3.5), **strong))
+    await survey.create(campaign_of("free", **strong))
+    for name, said in (("capped", "at most 670 to 1"), ("free", "at most no limit that matters")):
+        await survey.open(page, name)
+        await page.fill("#value", "52,000")
+        assert f"52,000 dollar or 60,000 dollar: {said}" in await page.inner_text("#odds")
 
 
 async def test_somebody_takes_part(survey, page):

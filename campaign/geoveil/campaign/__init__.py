@@ -125,6 +125,7 @@ from geoveil.campaign.saying import (
     of_far_values as of_far_values,
     percent as percent,
     ratio as ratio,
+    right_at_most as right_at_most,
     rounded_up as rounded_up,
     to_one as to_one,
 )

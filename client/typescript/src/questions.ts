@@ -15,7 +15,6 @@ import {
   type Epoch,
   type Field,
   type Form,
-  type GeoPrivacy,
   GeoveilError,
   inLanguage,
   isForm,
@@ -37,7 +36,8 @@ import { type Meaning, readNumber, separatorsOf, spelled } from "./numbers.js";
 /** With more options, people choose from a drop-down list. */
 const MOST_BUTTONS = 12;
 
-type Price = Offer["price"];
+/** A price, and ε of any two answers; undefined: there is none. */
+type Price = (NonNullable<Offer["price"]> & { readonly anyTwo: number }) | undefined;
 type Asked = Pick<Campaign, "attribute" | "dimension" | "questions">;
 
 /** A place in degrees. */
@@ -143,11 +143,18 @@ export function sentence(text: string): string {
 /** The questions of what a server offers. */
 export function questionsOf(offer: Offer, around: Surroundings): Question[] {
   const { campaign, price } = offer;
-  if (!isForm(campaign)) return [ofAttribute(campaign, price, around)];
-  const { fields, tells, permission } = campaign;
+  if (!isForm(campaign)) {
+    const anyTwo = around.epoch ? Infinity : campaign.largestEpsilon;
+    return [ofAttribute(campaign, price && { ...price, anyTwo }, around)];
+  }
+  const { fields, tells, charges, permission } = campaign;
+  const priced = (name: string): Price => {
+    const [limit, charge] = [permission.limits[name]?.campaign, charges.find(({ attribute }) => attribute === name)];
+    return limit && charge && { ...limit, anyTwo: charge.anyTwo * Number(campaign.periods) };
+  };
   const { prefix } = around;
   return fields.map((field, at) =>
-    ofField(campaign, field, tells[at]!, permission.limits[field.name]?.campaign, prefix === undefined ? around : { ...around, prefix: `${prefix}${at}-` }),
+    ofField(campaign, field, tells[at]!, priced(field.name), prefix === undefined ? around : { ...around, prefix: `${prefix}${at}-` }),
   );
 }
 
@@ -293,7 +300,7 @@ function ofAttribute(campaign: Campaign, price: Price, around: Surroundings): Qu
   };
 }
 
-function ofField(form: Form, field: Field, tells: string, price: GeoPrivacy | undefined, around: Surroundings): Question {
+function ofField(form: Form, field: Field, tells: string, price: Price, around: Surroundings): Question {
   const { name, kind, privacy, columns: dimension } = field;
   const attribute = spokenAttribute(field);
   const wording = inLanguage(field.wordings);

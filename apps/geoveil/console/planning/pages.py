@@ -24,6 +24,8 @@ from geoveil.campaign import (
     away,
     decode_attribute_campaign,
     open_envelope,
+    percent,
+    right_at_most,
     signer,
 )
 from geoveil.console.http import (
@@ -307,17 +309,15 @@ def _in_words(refused: Mapping[str, Any]) -> dict[str, Any]:
     return {"text": said[:1].upper() + said[1:] if said[:1].isascii() else said, "ways": ways}
 
 
-def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield distances in words, the certainty in per cent that a report can give, and the rest."""
+def _odds(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield distances in words, and the most certainty that a report can give."""
     privacy = GeoPrivacy(told["epsilon"], told["per"], told["unit"])
     for times in _APART:
         apart = times * privacy.per
-        sure = 100 / (1 + math.exp(-min(privacy.at(apart), 700.0)))
-        surely = f"{sure:.3g}" if sure < 99.5 else f"{sure:.5g}" if sure < 99.999 else "100"
         words = f"{apart:,.6g} {privacy.unit} apart"
         if privacy.value_unit is not None:
             words = away(privacy, apart)
-        yield words, surely, f"{max(100 - float(surely), 0):.3g}"
+        yield words, percent(right_at_most(privacy.at(apart)))
 
 
 def _pilots(request: GatewayRequest) -> Iterator[tuple[str, str]]:

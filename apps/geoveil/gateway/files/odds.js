@@ -5,15 +5,20 @@ import { digits, say } from "./geoveil-client.js";
 const HEIGHT = 34;
 const WIDTH = 400;
 
+/** ε between two answers: at most that between any two. */
+function nats({ epsilon, per, anyTwo = Infinity }, apart) {
+  return Math.min((epsilon * apart) / per, anyTwo);
+}
+
 /** The greatest probability of one of two equally likely answers, once the report is seen. */
 export function greatest(price, apart) {
   if (apart > (price.reach ?? Infinity)) return 1;
-  return 1 - (1 - (price.delta ?? 0)) / (1 + Math.exp((price.epsilon * apart) / price.per));
+  return 1 - (1 - (price.delta ?? 0)) / (1 + Math.exp(nats(price, apart)));
 }
 
 /** The most by which the odds grow, in words. */
 export function factor(price, apart) {
-  const odds = Math.exp((price.epsilon * apart) / price.per);
+  const odds = Math.exp(nats(price, apart));
   if (odds >= 1e6 || apart > (price.reach ?? Infinity)) return say("bars.none");
   const unit = odds < 10 ? 100 : 10 ** (1 - Math.floor(Math.log10(odds)));
   const slack = price.delta ? say("slack", { many: digits(Math.floor(1 / price.delta + 1e-6)) }) : "";
