@@ -240,6 +240,62 @@ def test_with_a_slack_a_sum_over_outputs_is_not_taken_for_more_than_it_is(share,
     assert verdict.keeps == keeps
 
 
+class Lumped:
+    """Laplace noise of which reports have single values, with δ = 1e-6 and a part of its scale."""
+
+    def __init__(self, query, privacy, part):
+        self.query, self.privacy = query, replace(privacy, delta=1e-6)
+        self.scale = part * query.lipschitz / privacy.rate
+
+
+class Clamped(Lumped):
+    """To an answer's range, whose ends have probabilities."""
+
+    def simulate(self, x, rng):
+        value = self.query.value(x)
+        return np.clip(value + self.scale * rng.laplace(size=value.shape), 0, 1)
+
+    def log_density(self, y, x):
+        z = (y - self.query.value(x)) / self.scale
+        inside = np.where((y > 0) & (y < 1), -np.abs(z) - np.log(2 * self.scale), -np.inf)
+        return np.where((y == 0) | (y == 1), -np.abs(z) - np.log(2), inside)
+
+
+class OnAGrid(Lumped):
+    """Geometric noise about one of two neighbours of the answer on a grid, at random."""
+
+    def __init__(self, query, privacy, part):
+        super().__init__(query, privacy, part)
+        self.step = self.scale / 8
+
+    def simulate(self, x, rng):
+        value = self.query.value(x) / self.step
+        near = np.floor(value + rng.random(value.shape))
+        up, down = rng.geometric(-np.expm1(-1 / 8), (2, *value.shape))
+        return self.step * (near + up - down)
+
+    def log_density(self, y, x):
+        value, place = self.query.value(x) / self.step, np.rint(y / self.step)
+        low = np.floor(value)
+        parts = np.exp(-np.abs(place - low) / 8), np.exp(-np.abs(place - low - 1) / 8)
+        mixed = np.log((1 - value + low) * parts[0] + (value - low) * parts[1])
+        possible = np.abs(y - place * self.step) < 1e-9
+        return np.where(possible, np.log(np.tanh(1 / 16)) + mixed, -np.inf)
+
+
+@pytest.mark.parametrize("kind", [Clamped, OnAGrid])
+def test_with_a_slack_the_probabilities_of_single_values_are_added(kind):
+    """In every row: 1.1 of the scale suffices, for rounding too; 0.7 of it costs at most 1.07/0.7.
+
+    Some hundredths of that are left to δ. All were kept, without any sum.
+    """
+    for part, low, high in ((1.1, 0.7, 1.0), (0.7, 1.1, 1.07 / 0.7)):
+        rows = own_cases({"mine": lambda query, privacy, k=part: kind(query, privacy, k)})
+        fractions = [verdict.exact.fraction for verdict in audit(rows, samples=1000)]
+        assert low < min(fractions)
+        assert max(fractions) < high
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [

@@ -42,13 +42,13 @@ _CALLS = 10
 """Calls that draw the counted reports, because a mechanism may remember earlier calls."""
 _FEWER = 10
 """Factor by which fewer reports are drawn along the path than near the row's points."""
-_OFTEN = 3
+OFTEN = 3
 """The least repeats of a number that count."""
 _CHANCE = 1e-14
 """A float is an atom if the chance of as many repeats is less."""
 _TIES = 0.01
 """Share of repeated reports, without atoms, above which floats are too coarse for a density."""
-_OFF_GRID = (3 - 5**0.5) / 2
+OFF_GRID = (3 - 5**0.5) / 2
 """Place between two atoms of a grid where no other is."""
 _RECOGNIZED = 0.95
 """Probability of the recognized atoms of a law without other reports, from which it is compared."""
@@ -149,7 +149,7 @@ def _compare(
         atoms = _atoms(case, point, first)
         rest = first[~np.isin(first, atoms)]
         values = np.unique(rest)
-        between = values[:-1] + _OFF_GRID * np.diff(values)
+        between = values[:-1] + OFF_GRID * np.diff(values)
         if not len(between) or np.isneginf(_logs(case, between, point)).all():  # only atoms
             skipped += np.exp(_logs(case, atoms, point)).sum() < _RECOGNIZED
             continue
@@ -276,7 +276,7 @@ def _atoms(case: Case, point: Array, drawn: Array) -> Array:
     from scipy.stats import binom
 
     values, counts = np.unique(drawn, return_counts=True)
-    often = counts >= (_OFTEN if (counts == _OFTEN - 1).sum() < _OFTEN else _OFTEN - 1)
+    often = counts >= (OFTEN if (counts == OFTEN - 1).sum() < OFTEN else OFTEN - 1)
     if not often.any():
         return values[often]
     chance = binom.sf(counts[often] - 1, len(drawn), _cells(case, values[often], point))

@@ -74,6 +74,8 @@ class Case:
     """Outputs for the exact auditor, (m,) or (m, j); increasing where δ > 0."""
     pairs: tuple[Pair, ...] = field(repr=False)
     """Pairs of points for the black-box auditor, at several distances."""
+    atoms: Array = field(default_factory=lambda: np.zeros(0), repr=False)
+    """Outputs that have a probability instead of a density, where δ > 0."""
     statistic: Callable[[Array], Array] = field(default=first_number, repr=False)
     """The function of a report that the black-box auditor uses; any function is valid."""
     own: bool = False

@@ -93,7 +93,12 @@ _MOST = 512.0
 
 
 def exact_epsilon(
-    mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, delta: float
+    mechanism: HasDensity,
+    x: ArrayLike,
+    other: ArrayLike,
+    outputs: ArrayLike,
+    delta: float,
+    atoms: ArrayLike = (),
 ) -> Finding:
     """Return the least ε ≥ 0 with P[M(x) ∈ S] ≤ e^ε P[M(x') ∈ S] + δ for all S, both ways.
 
@@ -101,11 +106,12 @@ def exact_epsilon(
     outputs: its error is of the order of the square of their spacing, in units of the noise.
 
     Args:
-        mechanism: anything with a log-density, without atoms.
+        mechanism: anything with a log-density.
         x: one point.
         other: another one.
         outputs: (m,), increasing, fine where there is mass, and leaving none outside.
         delta: δ in (0, 1).
+        atoms: those of the outputs that have a log-probability instead.
 
     Returns:
         The witness; its rate is ε in nats for this pair, and its output the one that adds most to
@@ -122,7 +128,7 @@ def exact_epsilon(
         (0.7893, 0.7893)
     """
     delta = validation.between("delta", delta, 0, 1, low_open=True, high_open=True)
-    y, points, masses = _masses(mechanism, x, other, outputs)
+    y, points, masses = _masses(mechanism, x, other, outputs, atoms)
     ways = [(_least(masses[a], masses[1 - a], delta), a) for a in (0, 1)]
     (epsilon, gain), a = max(ways, key=lambda way: way[0][0])
     return Finding(
@@ -152,24 +158,31 @@ def exact_delta(
 
 
 def delta_and_missed(
-    mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, epsilon: float
+    mechanism: HasDensity,
+    x: ArrayLike,
+    other: ArrayLike,
+    outputs: ArrayLike,
+    epsilon: float,
+    atoms: ArrayLike = (),
 ) -> tuple[float, float]:
     """Return `exact_delta`, and the difference of the two laws' sums from 1."""
     epsilon = validation.between("epsilon", epsilon, 0, _MOST)
-    _, _, masses = _masses(mechanism, x, other, outputs)
+    _, _, masses = _masses(mechanism, x, other, outputs, atoms)
     delta = max(float(_excess(masses[a], masses[1 - a], epsilon).sum()) for a in (0, 1))
     return delta, sum(abs(float(mass.sum()) - 1) for mass in masses)
 
 
 def _masses(
-    mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike
+    mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, atoms: ArrayLike
 ) -> tuple[Array, list[Array], list[Array]]:
     """Return the outputs, the two points, and the mass of each law at each output."""
     y = validation.outputs(outputs)
     if y.ndim != 1 or len(y) < 3 or not (np.diff(y) > 0).all():
         raise ParameterError("outputs", f"shape {y.shape}", "three or more numbers that increase")
-    gaps = np.diff(y)
-    weights = (np.concatenate([[0.0], gaps]) + np.concatenate([gaps, [0.0]])) / 2
+    weights, dense = np.ones(len(y)), np.ones(len(y), dtype=np.bool_)
+    dense[np.searchsorted(y, atoms)] = False
+    smooth = y[dense]
+    weights[dense] = (np.diff(smooth, prepend=smooth[:1]) + np.diff(smooth, append=smooth[-1:])) / 2
     points = [np.asarray(p, dtype=np.float64) for p in (x, other)]
     return y, points, [weights * np.exp(mechanism.log_density(y, p)) for p in points]
 

@@ -5,6 +5,7 @@ it, a function of a query and a guarantee suffices.
 """
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -17,6 +18,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geoveil.audit.agreement import OFF_GRID, OFTEN
 from geoveil.audit.case import Array, Audited, Case, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
 from geoveil.audit.selection import Selects, far_fraction, led_pairs, worst_pair, worst_utilities
@@ -106,6 +108,10 @@ _SCENES = (RAMP, replace(STEP, privacy=replace(STEP.privacy, epsilon=16.0)), BEL
 """Queries to answer; at one ε, noise is so small that reports show a value rounded to `per`/20."""
 _EVEN = np.linspace(-12.0, 12.0, 16_001)
 """Outputs about the middle of the reports, in units of their spread, where a law is summed."""
+_OFF, _MOST = 1e-3, 2**17
+"""The most by which values of a grid are off, in steps of it, and its largest number of values."""
+_FEWER = 40
+"""Factor by which fewer points of the path tell whether there is a density between reports."""
 _DRAWN = 3
 """Reports drawn at each point of the path, as outputs to test."""
 
@@ -413,6 +419,37 @@ def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
             else:
                 # Where densities are high in a narrow place, reports are.
                 kind, outputs = "floats, no release", np.union1d(additive_outputs(spread), drawn)
-            if getattr(mechanism.privacy, "delta", 0.0) > 0:  # their sum is an integral
-                outputs = np.union1d(outputs, middle + spread * _EVEN)
-            yield scene.case(mechanism, outputs, kind, name=name)
+            case = scene.case(mechanism, outputs, kind, name=name)
+            if getattr(mechanism.privacy, "delta", 0.0) > 0:
+                case = _summed(case, drawn, middle + spread * _EVEN)
+            yield case
+
+
+def _summed(case: Case, drawn: Array, even: Array) -> Case:
+    """Return a row whose outputs, even or those of a grid, have almost all of each law.
+
+    Repeated reports are atoms; if there is no density between reports, all are.
+    """
+    values, counts = np.unique(drawn, return_counts=True)
+    between = values[:-1] + OFF_GRID * np.diff(values)
+    logs = case.mechanism.log_density(between[:, None], case.path[::_FEWER])
+    if len(between) and np.isneginf(logs).all():
+        grid = _grid(values, even[0], even[-1])
+        return replace(case, outputs=grid, atoms=grid)
+    atoms = values[counts >= OFTEN]
+    beside = np.nextafter(atoms, [[-np.inf], [np.inf]]).ravel()
+    outputs = np.unique(np.concatenate([case.outputs, even, atoms, beside]))
+    return replace(case, outputs=outputs, atoms=atoms)
+
+
+def _grid(values: Array, low: float, high: float) -> Array:
+    """Return two or more increasing values, with all others of their grid between two bounds."""
+    places = np.rint((values - values[0]) / np.diff(values).min())
+    step = (values[-1] - values[0]) / places[-1]
+    first = min(math.floor((low - values[0]) / step), -1)
+    last = max(math.ceil((high - values[0]) / step), int(places[-1]) + 1)
+    if np.abs(values - values[0] - step * places).max() > _OFF * step or last - first > _MOST:
+        return values
+    grid = values[0] + step * np.arange(first, last + 1)
+    grid[places.astype(np.intp) - first] = values
+    return grid

@@ -274,16 +274,18 @@ def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
     for x, other in others:
         distance = _distance((x, other))
         epsilon = privacy.at(distance)
-        delta, missed = delta_and_missed(case.mechanism, x, other, case.outputs, epsilon)
+        delta, missed = delta_and_missed(
+            case.mechanism, x, other, case.outputs, epsilon, case.atoms
+        )
         beyond = delta - 2 * missed - privacy.delta_at(distance)
         if beyond > worst:
             worst, pairs[len(case.pairs) :] = beyond, [(x, other)]
     findings = []
     for x, other in pairs:
         distance = _distance((x, other))
-        missed = delta_and_missed(case.mechanism, x, other, case.outputs, 0.0)[1]
+        missed = delta_and_missed(case.mechanism, x, other, case.outputs, 0.0, case.atoms)[1]
         delta = min(privacy.delta_at(distance) + 2 * missed, _ALL)
-        finding = exact_epsilon(case.mechanism, x, other, case.outputs, delta)
+        finding = exact_epsilon(case.mechanism, x, other, case.outputs, delta, case.atoms)
         fraction = finding.rate / privacy.at(distance)
         findings.append(Exact(fraction, finding.x, finding.other, (finding.y,)))
     return max(findings, key=lambda exact: exact.fraction)
