@@ -229,6 +229,29 @@ def test_a_change_is_that_of_cohorts_that_answer_in_both_periods():
     assert held_by_values < 49, "the control must fail"
 
 
+def test_a_change_is_held_where_cohorts_are_of_unequal_size():
+    """400 fleets of 950, 30 and 20 people: at least 363 intervals hold 0 (95 %, α = 1e-4). The
+    control: with the error of cohorts of equal size, Student's intervals hold fewer.
+    """
+    rng = np.random.default_rng(9)
+    sizes = np.array([950, 30, 20])
+    held = held_as_if_equal = 0
+    for _ in range(400):
+        means = 0.5 + rng.standard_normal((2, 3)) * (0.4 / sizes) ** 0.5
+        rows = [moments(week, 1000, 0.5, 0.4) for week in (0, 1)]
+        parts = [
+            moments(week, n, mean, 0.4, cohort)
+            for week in (0, 1)
+            for cohort, (n, mean) in enumerate(zip(sizes.tolist(), means[week], strict=True))
+        ]
+        change = over_time(campaign(), rows, parts).change(0, 1)
+        held += change.ci_low <= 0 <= change.ci_high
+        off = sizes / 1000 * (means[1] - means[0] - change.value)
+        held_as_if_equal += abs(change.value) < 4.3 * (1.5 * off @ off) ** 0.5
+    assert held >= 363
+    assert held_as_if_equal < 363, "the control must fail"
+
+
 def test_without_cohorts_a_change_has_the_largest_error_that_it_can():
     told, cohort = answers(truth(False), np.random.default_rng(3))
     found = curve(told, cohort, campaign(cohorts=False))
@@ -310,6 +333,43 @@ def test_noise_that_readings_share_raises_no_more_flags_than_is_said():
         for i, made in enumerate((asked, carried)):
             alarms[i] += bool(np.nanmax(over_time(made, rows, of_cohorts).flags) == 1)
     assert alarms[0] < 16 < alarms[1]
+
+
+def test_later_periods_take_no_flag_back():
+    """Means on a line with a jump: flags of the first 47 weeks are the same whether more weeks
+    follow, and whether a cohort of a later week is missing. Control: of a campaign of nine years,
+    with more looks, none is flagged.
+    """
+    means = 0.1 + 0.01 * np.arange(WEEKS) + 0.027 * (np.arange(WEEKS) >= 44)
+    rows = [moments(week, 10**5, mean, 0.25) for week, mean in enumerate(means.tolist())]
+    parts = [
+        moments(week, 10**4, mean, 0.25, cohort)
+        for week, mean in enumerate(means.tolist())
+        for cohort in range(EPOCH)
+    ]
+    whole = over_time(campaign(), rows, parts)
+    assert whole.cohorts is not None
+    gone = 50, int(whole.cohorts.latest[50])
+    gap = over_time(campaign(), rows, [r for r in parts if (r.period, r.cohort) != gone])
+    early = over_time(campaign(), rows[:47], parts)
+    assert np.nanmax(whole.flags[:47]) == 1
+    for other in (gap, early):
+        np.testing.assert_array_equal(other.flags[:47], whole.flags[:47])
+    longer = replace(campaign(), closes=campaign().opens + 9 * WEEKS * WEEK)
+    assert np.nanmax(over_time(longer, rows, parts).flags[:47]) == 0
+
+
+def test_the_fresh_cohort_of_short_epochs_is_that_of_their_devices():
+    """Control: parts of thirteen of two minutes, rounded to microseconds from 1970 on, differ."""
+    minute, opens = timedelta(minutes=1), campaign().opens
+    every = Readings(every=2 * minute, cohorts=13)
+    asked = replace(campaign(), closes=opens + 60 * minute, period=minute, readings=every)
+    made = over_time(asked, [moments(period, 10, 0.5, 0.25) for period in range(3, 60)], [])
+    assert made.cohorts is not None
+    since = [begins - ORIGIN for begins in made.begins]
+    assert made.cohorts.latest.tolist() == [(time * 13 // every.every - 1) % 13 for time in since]
+    rounded = [(time // (every.every / 13) - 1) % 13 for time in since]
+    assert rounded != made.cohorts.latest.tolist()
 
 
 @pytest.mark.parametrize(("days", "cohorts"), [(98, 7), (98, 14), (28, 16), (100, 7), (98.5, 2)])

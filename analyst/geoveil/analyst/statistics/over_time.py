@@ -37,7 +37,7 @@ from geoveil.gp import (
 )
 
 FALSE_ALARMS = 0.01
-"""The probability of any flag in a curve whose mean's drift does not change."""
+"""The probability of any flag until a campaign closes, while the drift of its mean stays."""
 _WINDOWS = (1, 2, 4, 8, 13, 26, 52)
 Margins = Callable[[float, int, int], tuple[float, float]]
 
@@ -63,7 +63,8 @@ def flagged(
     them, for several numbers of cohorts, with limits recovered from those of both [ZD08], at
     Bonferroni's level for all comparisons. The epoch before has earlier changes of the same people,
     whose later changes begin where the earlier ones end: the two have a correlation of −1/2 at
-    worst, so its square counts twice; for extrapolated answers, up to 16/7 times [MATH §13].
+    worst, unless people go back and forth, so its square counts twice; for extrapolated answers,
+    up to 16/7 times [MATH §13].
 
     Args:
         changes: mean changes of successive cohorts, in order of time.
@@ -127,11 +128,11 @@ class Cohorts:
 class Change(Quantity):
     """How far a mean moved between two periods of the same people.
 
-    The error is from the variation between cohorts; without cohorts, the largest possible one.
+    The error is from the variation between cohorts; with fewer than three, the largest possible.
     """
 
     cohorts: int
-    """The number of cohorts behind the error; 0 without cohorts."""
+    """The number of cohorts behind the error; 0 with fewer than three."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,7 +165,7 @@ class OverTime(Series):
     """(periods,): 1 if the newest cohort changed differently from those before, otherwise 0; NaN if
     too few came before."""
     false_alarms: float = FALSE_ALARMS
-    """The probability of any flag in the curve if the mean's drift does not change."""
+    """The probability of any flag until the campaign closes, while the mean's drift stays."""
     limits_of_change: Limits = UNLIMITED
     """The ranges of the change of one person's report and of its mean between two periods."""
 
@@ -208,14 +209,15 @@ class OverTime(Series):
         if np.isnan(self.flags).all():
             return (
                 "No period can be flagged yet: it takes epochs of two or more whole periods, and "
-                "two reports of each cohort in more than two consecutive epochs."
+                "two reports of each cohort in more than two epochs."
             )
         raised = [p for p, flag in zip(self.periods, self.flags, strict=True) if flag == 1]
         which = f"periods {', '.join(map(str, raised))}" if raised else "no period"
         return (
             f"Flagged, because they changed differently from those before: {which}; any flag in "
-            f"the curve has a probability of {self.false_alarms:.2g} at most while the mean "
-            "drifts as it did. From the first flag on, trust the cohort."
+            f"the campaign has a probability of {self.false_alarms:.2g} at most while the mean "
+            "drifts as it did and people do not go back and forth from epoch to epoch. From the "
+            "first flag on, trust the cohort."
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -237,8 +239,8 @@ class OverTime(Series):
     def change(self, first: int, last: int, confidence: float | None = None) -> Change:
         """Return how far the mean moved between two periods.
 
-        With cohorts it is the mean change of those that answer in both. It may differ from the
-        difference of the curve's two values, for which other people may have answered.
+        It is the mean change of the cohorts that answer in both, if there are three. It may differ
+        from that of the curve's two values, for which other people may have answered.
 
         Args:
             confidence: of its interval, in (0, 1); by default that of the curve.
@@ -261,8 +263,8 @@ class OverTime(Series):
             f"The change is the mean of those of {count} cohorts, which have nobody in common: each"
             " is compared with itself at both times. The error is that between cohorts."
             if count
-            else "Without cohorts, the error is the largest possible for people whose answers at "
-            "two times are not negatively correlated."
+            else "Without three cohorts that answer at both times, the error is the largest "
+            "possible for people whose answers at two times are not negatively correlated."
         )
         return Change(
             label=f"change of “{self.question}” from period {first} to period {last}",
@@ -288,23 +290,22 @@ class OverTime(Series):
             finite = np.isfinite(moved)
             count = int(finite.sum())
             if count > 2:
+                from scipy.special import stdtrit
+
                 n = self.cohorts.n[[a, b]][:, finite]
                 weights = 1 / (1 / n).sum(axis=0)  # noise has variances as the sums of 1/n
                 weights /= weights.sum()
-                mean = float(weights @ moved[finite])
-                parts = weights * (moved[finite] - mean) * math.sqrt(count / (count - 1))
-                square = float(parts @ parts)
+                mean, shares = float(weights @ moved[finite]), weights**2 / (1 - weights)
+                error = math.sqrt(shares @ (moved[finite] - mean) ** 2)  # HC2
+                # Satterthwaite's degrees of freedom: count − 1 for cohorts of equal size.
+                freedom = 1 / float(weights @ weights + shares.sum() ** 2 - shares @ shares)
+                limits, largest = self.limits_of_change, float((weights / n.min(axis=0)).max())
                 ends = interval_of_weighted_mean(
-                    mean,
-                    square,
-                    level,
-                    self.limits_of_change,
-                    largest=float((weights / n.min(axis=0)).max()),
-                    skewness=float((parts**3).sum() / square**1.5) if square else 0.0,
-                    freedom=count - 1,
+                    mean, error**2, level, limits, largest=largest, skewness=0.0, freedom=freedom
                 )
                 margins = np.array([mean - ends.low, ends.high - mean])
-                return count, mean, math.sqrt(square), margins
+                least = float(stdtrit(freedom, (1 + level) / 2)) * error
+                return count, mean, error, np.maximum(margins, least)
         earlier, other = self.standard_errors[[a, b]].tolist()
         together = 2 / math.sqrt(5) if self.extrapolated else 0.0
         scale = critical_value_of_one(level) / critical_value_of_many(
@@ -411,11 +412,11 @@ def _with_cohorts(
         filled[tuple(places.reshape(-1, 2).T)] = np.array([*numbers], np.float64)
         return filled
 
-    cell, since = readings.every / count, campaign.opens - ORIGIN
-    # The cells of an epoch that began after it opened and were over when the period began: the
+    every, since = readings.every, campaign.opens - ORIGIN
+    # The parts of an epoch that began after it opened and were over when the period began: the
     # devices of the last of them have read since.
-    first = -(-since // cell)
-    over = np.array([(since + place * period) // cell for place in curve.periods]) - first
+    first = -(-since * count // every)
+    over = np.array([(since + place * period) * count // every for place in curve.periods]) - first
     latest = np.where(over > 0, (first + over - 1) % count, -1)
     cohorts = Cohorts(
         values=table(row.value for row in rows),
@@ -431,20 +432,26 @@ def _with_cohorts(
         curve,
         cohort_low=cohorts.of_latest(table(each.ci_low for each in at_level)),
         cohort_high=cohorts.of_latest(table(each.ci_high for each in at_level)),
-        flags=_flags(curve, cohorts, limits, over.astype(int), first),
+        flags=_flags(curve, cohorts, limits, over.astype(int), first, campaign.periods),
     )
 
 
 def _flags(
-    curve: OverTime, cohorts: Cohorts, limits: Limits, over: NDArray[np.int64], origin: int
+    curve: OverTime,
+    cohorts: Cohorts,
+    limits: Limits,
+    over: NDArray[np.int64],
+    origin: int,
+    periods: int,
 ) -> Array:
     """Return the flag of each period, comparing the newest cohort with those before it.
 
     Args:
         curve: without flags.
         limits: the ranges of a report and of a mean of reports.
-        over: (periods,), how many cells have passed since the campaign opened.
+        over: for each period of the curve, the parts of epochs that passed since the opening.
         origin: the number of the first of them.
+        periods: of the whole campaign.
     """
     count, lag = cohorts.values.shape[1], int(curve.epoch)
     places = {period: row for row, period in enumerate(curve.periods)}
@@ -453,9 +460,8 @@ def _flags(
     then = np.array([places[curve.periods[row] - lag] for row in now], np.intp)
     who = (origin + over[now] - 1) % count
     changes = cohorts.values[now, who] - cohorts.values[then, who]
-    # At first, those whose readings are too close together do not answer yet.
-    begun = int(np.argmax(np.isfinite([*changes, 0.0])))
-    now, then, who, changes = now[begun:], then[begun:], who[begun:], changes[begun:]
+    both = np.isfinite(changes)
+    now, then, who, changes = now[both], then[both], who[both], changes[both]
 
     moved = _moved_on(curve.epoch, count) if curve.extrapolated else 0.0
     together = 2 * moved * (1 + moved) / ((1 + moved) ** 2 + moved**2)
@@ -478,8 +484,9 @@ def _flags(
     flags = np.full(len(curve.periods), np.nan)
     each = min(count, lag)  # as many cohorts are the newest of a period in an epoch
     # Without whole periods, changes would be over unequal times, and differ where the mean drifts.
-    if lag == curve.epoch and 2 <= each < len(now) and np.isfinite(changes).all():
-        looks, alarms = len(now) - each, curve.false_alarms
+    if lag == curve.epoch and 2 <= each < len(now):
+        # All of the campaign's, so that later periods take no flag back.
+        looks, alarms = math.ceil(each * (periods / lag - 2)), curve.false_alarms
         flags[now] = flagged(changes, margins, each, alarms, looks=looks, moved=moved)
     return flags
 
