@@ -172,7 +172,10 @@ def test_the_central_epsilon_counts_no_liars_and_needs_a_cap():
     assert "random order" not in " ".join(bare.notes)
     capped = replace(found, campaign=replace(found.campaign, cap=Cap(2.0, 2.0)))
     assert capped.to_dict()["central"]["honest"] == 400
-    assert sum("If 400 honest reports reach" in note for note in capped.notes) == 1
+    assert (
+        sum("If 400 honest reports to the same question reach" in note for note in capped.notes)
+        == 1
+    )
     assert replace(capped, contamination=0.1).to_dict()["central"]["honest"] == 360
 
 

@@ -130,7 +130,7 @@ def test_a_recurring_campaign_shows_its_periods_and_what_they_spend(create, geov
     assert "in the period" in shown["unbiased_for"]
     table = geoveil("estimate", "weekly", "--period", "0").output
     assert "begins" in table
-    assert "ε = 1 per 8000 dollar, for each participant in each period" in table
+    assert re.search(r"ε = 1 per 8000 dollar, any two values [\d,]+ to 1, for each", table)
     with pytest.raises(ServerError, match="later ones have not begun"):
         geoveil("estimate", "weekly", "--period", "1")
 
@@ -155,7 +155,8 @@ def test_who_repeats_is_told_the_sum(create, answer, geoveil, record, words, mon
     assert [row["epsilon"] for row in shown["estimates"]] == [3.0] * 3
     assert shown["epsilon_at_most"] == 3.0
     table = geoveil("estimate", "said").output
-    assert "ε = 3 per 8000 dollar, for each participant in each period" in table
+    far = ", no protection of values far apart, for each participant in each period"
+    assert f"ε = 3 per 8000 dollar{far}" in table
 
 
 def test_a_watch_ends_with_the_campaign(create, geoveil):

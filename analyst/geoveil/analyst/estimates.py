@@ -106,7 +106,7 @@ class CampaignEstimates(Result):
         recurs = self.campaign.period is not None
         each = f" in each period, at most {self.privacy_at_most} so far" if recurs else ""
         far = of_any_two(self.campaign)
-        return f"{self.campaign.title} ({self.privacy}, for each participant{each}{far})"
+        return f"{self.campaign.title} ({self.privacy}{far}, for each participant{each})"
 
     @property
     def notes(self) -> tuple[str, ...]:
