@@ -166,7 +166,9 @@ def test_a_value_out_of_range_is_named_as_it_was_given(write):
         load(file, {"GEOVEIL_GRACE_S": "2"}, {"grace_s": -1.0})
     with pytest.raises(ParameterError, match=r"^--database must be .*, got --database=''"):
         load(file, {}, {"database": ""})
-    with pytest.raises(ParameterError, match=r"^tls_key must be given, as tls_certificate is"):
+    with pytest.raises(
+        ParameterError, match=r"^tls_key must be given together with tls_certificate"
+    ):
         load(file, {}, {"tls_certificate": "chain.pem"})
 
 

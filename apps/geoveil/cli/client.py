@@ -14,8 +14,8 @@ from typing import Annotated
 
 import typer
 
-from geoveil.campaign import Charge, PublicKey, of_far_values, parse_period, say
-from geoveil.cli.connection import TIMEOUT_S, Connection, connects, device_at, together
+from geoveil.campaign import Charge, PublicKey, of_far_values, parse_period, say, together
+from geoveil.cli.connection import TIMEOUT_S, Connection, connects, device_at
 from geoveil.cli.console import out, print_table
 from geoveil.cli.options import options_of, takes
 from geoveil.client import (

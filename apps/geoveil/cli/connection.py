@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geoveil.campaign import TLS, CallError, open_channel
+from geoveil.campaign import TLS, CallError, open_channel, together
 from geoveil.cli.options import (
     SERVER,
     TLS as TLS_ALONE,
@@ -21,7 +21,7 @@ from geoveil.cli.options import (
     options_of,
     takes,
 )
-from geoveil.gp import GeoVeilError, ParameterError, needed_for
+from geoveil.gp import GeoVeilError, needed_for
 
 if TYPE_CHECKING:
     from geoveil.analyst import Analyst
@@ -97,13 +97,6 @@ class Connection:
             (_KEY, self.tls_client_key),
         )
         return TLS(root_certificates=roots, certificate_chain=pair.chain, private_key=pair.key)
-
-
-def together(name: str, given: object, other: str, beside: object) -> None:
-    """Refuse one of two options without the other."""
-    if (given is None) != (beside is None):
-        missing, there = (name, other) if given is None else (other, name)
-        raise ParameterError(missing, None, f"given together with {there}")
 
 
 connects = takes("connection", options_of(Connection), Connection)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from geoveil.campaign import TLS, address_to_listen_on, is_loopback, tls_for
+from geoveil.campaign import TLS, address_to_listen_on, is_loopback, tls_for, together
 from geoveil.gp import ParameterError
 
 _MAGIC = b"PMTiles\x03"
@@ -70,10 +70,7 @@ class GatewaySettings:
             if address is None or not (address[1] or is_loopback(address[2])):
                 expected = "a URL such as https://issuer.example, or http:// on this machine"
                 raise ParameterError("web_issuer", self.issuer, expected)
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            both = ("tls_key", "tls_certificate")
-            given, missing = both if self.tls_certificate is None else both[::-1]
-            raise ParameterError(missing, None, f"given, as {given} is")
+        together("tls_certificate", self.tls_certificate, "tls_key", self.tls_key)
 
     @property
     def address(self) -> tuple[str, int]:

@@ -36,6 +36,7 @@ from geoveil.campaign.connection import (
     open_async_channel as open_async_channel,
     open_channel as open_channel,
     tls_for as tls_for,
+    together as together,
 )
 from geoveil.campaign.consent import (
     away as away,

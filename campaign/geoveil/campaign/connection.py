@@ -131,9 +131,8 @@ class TLS:
             not isinstance(self.server_name, str) or not self.server_name
         ):
             raise ParameterError("server_name", self.server_name, "a name, or None")
-        for missing, given in (_PEM[1:], _PEM[:0:-1]):
-            if getattr(self, missing) is None and getattr(self, given) is not None:
-                raise ParameterError(missing, None, f"given together with {given}")
+        _, chain, key = _PEM
+        together(chain, self.certificate_chain, key, self.private_key)
         for name in (*_PEM, "server_name"):
             if self.insecure and getattr(self, name) is not None:
                 raise ParameterError("insecure", True, f"False if {name} is given")
@@ -193,6 +192,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def together(name: str, given: object, other: str, beside: object) -> None:
+    """Refuse one of two parameters without the other.
+
+    Raises:
+        ParameterError: if only one is not None.
+    """
+    if (given is None) != (beside is None):
+        missing, there = (name, other) if given is None else (other, name)
+        raise ParameterError(missing, None, f"given together with {there}")
 
 
 def address_to_listen_on(name: str, text: str) -> tuple[str, int]:

@@ -304,8 +304,8 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
             kind = "report" if only else "answer"
             said.append(say(f"plain.{kind}", answer=answer, often=percent(plain)))
     if len(guesses) > _SHOWN:
-        most = percent(guesses[_SHOWN][0])
-        said.append(say("others", n=len(guesses) - _SHOWN, often=most))
+        rest = percent(guesses[_SHOWN][0])
+        said.append(say("others", n=len(guesses) - _SHOWN, often=rest))
     if campaign.readings is not None and campaign.readings.extrapolated:
         said.append(say("fresh"))
     return said

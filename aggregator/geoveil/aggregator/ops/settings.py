@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.aggregator.store.database_url import DatabaseURL
-from geoveil.campaign import MOST_REPORTS, PublicKey, address_to_listen_on, is_loopback
+from geoveil.campaign import MOST_REPORTS, PublicKey, address_to_listen_on, is_loopback, together
 from geoveil.gp import ParameterError, validation
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9._-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
@@ -185,10 +185,7 @@ class Settings:
             path = getattr(self, name)
             if path is not None:
                 _file(name, path, "a Path to a file, or None")
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            both = ("tls_key", "tls_certificate")
-            given, missing = both if self.tls_certificate is None else both[::-1]
-            raise ParameterError(missing, None, f"given, as {given} is")
+        together("tls_certificate", self.tls_certificate, "tls_key", self.tls_key)
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ParameterError("tls_certificate", None, "given, as tls_client_ca is")
 
