@@ -6,7 +6,9 @@ force adds up each stretch of time. The control counts draws by when they were d
 might, and spends more.
 """
 
+import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -36,11 +38,14 @@ from geoveil.client import (
     Timing,
     Window,
     journal as journals,
+    report_sender,
 )
 from geoveil.client.contributions import DeliveryStatus
 from geoveil.client.device_session import DeviceSession
+from geoveil.client.report_sender import Local, ReportSender, Request
 from geoveil.client.reports import ReportBuilder
 from geoveil.gp import GeoPrivacy, Threshold
+from geoveil.proto.v1 import collector_pb2, report_pb2
 from tests.client.conftest import dollars
 
 OPENS = datetime(2026, 1, 1, tzinfo=UTC)
@@ -165,3 +170,59 @@ def test_draws_counted_by_when_they_were_drawn_spend_more(monkeypatch):
         monkeypatch.setattr(journals, "TOLD", by_draw)
         found.append(lived(draw, monkeypatch))
     assert max(dearest(window, told) for window, told, _ in found) > 1
+
+
+def working(sender: ReportSender, left: list[bytes]) -> Iterator[None]:
+    """Work in the background in steps, and note the reports that leave; the server counts each."""
+    counted = report_pb2.ReportResult(status=report_pb2.REPORT_STATUS_ACCEPTED)
+    steps = sender.work()
+    result: Any = None
+    with suppress(StopIteration):
+        while True:
+            step = steps.send(result)
+            yield
+            result = step.work() if isinstance(step, Local) else None
+            if isinstance(step, Request):
+                left.append(step.message.reports[0].report_id)
+                result = collector_pb2.SubmitReportsResponse(results=[counted])
+
+
+@pytest.mark.parametrize(("look_s", "again"), [(60.0, 0), (math.inf, 2)], ids=["", "control"])
+def test_a_process_that_was_stopped_sends_nothing_that_another_has_sent(
+    look_s, again, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(report_sender, "_LOOK_S", look_s)
+    clock = [0.0]
+    timing = Timing(clock=lambda: clock[0], now=lambda: OPENS + timedelta(seconds=clock[0]))
+    policy = Policy({"income": Limit(campaign=dollars(1), lifetime="unbounded")})
+    draw = Random(1)
+    asked = [next(campaigns(draw)) for _ in range(2)]
+    senders = []
+    for _ in range(2):
+        session = DeviceSession(
+            policy=policy,
+            state_dir=tmp_path / "state",
+            source=None,
+            most_pending=10,
+            most_pending_bytes=1 << 20,
+            floor_s=0,
+            timing=timing,
+        )
+        senders.append(ReportSender(session, 10.0))
+    for number, campaign in enumerate(asked):
+        named = replace(campaign, campaign_id=f"c{number}", readings=None)
+        session.remember(session.builder.accept(named.campaign_id, seal(encode(named))))
+        session.contribute(named.campaign_id, 50_000.0)
+    left: list[bytes] = []
+    stopped = working(senders[0], left)
+    for _ in range(2):  # it has looked at what waits
+        next(stopped)
+    for _ in working(senders[1], left):
+        pass
+    assert len(left) == 2
+    clock[0] += 40 * 86_400.0
+    for _ in stopped:
+        pass
+    assert len(left) == 2 + again
+    for sender in senders:
+        sender._journal.close()

@@ -41,7 +41,7 @@ QUIET_S = 0.1
 MOST_UNQUIET = 100
 """After finding the app busy this many times, the background loads gRPC nevertheless."""
 _LOOK_S = 60.0
-"""While a report waits for its time, seconds between looks at the clock, which may be set."""
+"""Seconds after which to look again at the waiting reports, and at the clock, which may be set."""
 FAILED_WAIT_S = 30.0
 """Seconds until the background retries after a failure other than the network's."""
 
@@ -263,7 +263,7 @@ class ReportSender:
             rejected += done.rejected
             waits = [self._to_departure_s(later)]
             if done.pending > len(later):
-                waits.append(backoff.next_s())
+                waits.append(backoff.next_s() or 0.0)
             wait_s = min((s for s in waits if s is not None), default=math.inf)
             if wait_s >= deadline.remaining_s():
                 return replace(done, acknowledged=acknowledged, rejected=rejected)
@@ -315,7 +315,9 @@ class ReportSender:
         ready = set(filter(backoff.ready, campaigns))
         counts = {DeliveryStatus.ACKNOWLEDGED: 0, DeliveryStatus.REJECTED: 0}
         waits, together = list(waiting), 1
-        while waits:
+        # Another process may have sent them meanwhile, long before, if this one was stopped.
+        recent = Deadline(_LOOK_S, self._timing.clock)
+        while waits and recent.remaining_s():
             leaving = [e for e in waits[:together] if e.contribution.campaign_id in ready]
             del waits[:together]
             if leaving:
@@ -323,12 +325,12 @@ class ReportSender:
                 yield Local(mark, durable)
             for entry in leaving:
                 campaign_id = entry.contribution.campaign_id
-                if campaign_id not in ready:
+                if campaign_id not in ready or not recent.remaining_s():
                     continue
                 batch = ReportBatch.of(entry.contribution)  # a separate request
+                until = deadline or self.deadline()
                 try:
                     yield Local(partial(self._session.check_way_of, campaign_id), durable)
-                    until = deadline or self.deadline()
                     response = yield _within(until, "submit_reports", batch.request())
                     (result,) = batch.results(response)
                 except (TransportError, PolicyRefused) as error:
