@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from geoveil.analyst.results import cell_text
 from geoveil.campaign import QUERIES
 from geoveil.cli import asking
+from geoveil.cli.app import COMMANDS, app
 from geoveil.cli.console import err, number, out, print_table
 from geoveil.gp import ParameterError, TwoWayThreshold
 from geoveil.simulation.people_files import TableFileError
@@ -94,6 +96,8 @@ MISTAKES = {
     "estimate share --label x": "--label",
     "estimate numbers --quantile half": "--quantile",
     "estimate numbers --top 3": "--top",
+    "estimate numbers --statistic ''": "--statistic must be a text, which is not empty",
+    "estimate numbers --statistic :a=1": "'' is not among the statistics installed here",
     "estimate numbers --curve --csv --json": "--csv",
     "estimate places --districts missing.geojson": "--districts",
     "estimate places --districts one.geojson --name-property nme": "--districts",
@@ -209,6 +213,33 @@ def test_what_is_no_number_is_shown(geoveil, typed, told):
     result = geoveil(*shlex.split(typed), to_server=False)
     assert result.exit_code == 2
     assert told in " ".join(result.output.replace("│", " ").split())
+
+
+def below(command):
+    yield command
+    for each in getattr(command, "commands", {}).values():
+        yield from below(each)
+
+
+def test_an_empty_text_is_refused_by_every_command():
+    group = typer.main.get_command(app)
+    taken, refused = set(), set()
+    for command in (of for name in COMMANDS for of in below(group.get_command(None, name))):
+        context = command.make_context(command.name, [], resilient_parsing=True)
+        for parameter in command.params:
+            if getattr(parameter, "is_flag", False):
+                continue
+            several = parameter.nargs != 1 or getattr(parameter, "multiple", False)
+            try:
+                parameter.process_value(context, [""] if several else "")
+            except ParameterError as error:
+                refused.add(error.name)
+            except typer.BadParameter.__mro__[1]:  # it is no number, or none of the choices
+                pass
+            else:
+                taken.add((command.name, parameter.name))
+    assert taken == {("health", "service"), ("to", "title")}  # which are empty by default
+    assert {"--statistic", "--label", "title", "campaign_id", "--out", "--region"} <= refused
 
 
 def test_an_option_of_two_numbers_is_said_to_have_two(geoveil):

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from geoveil.campaign import added, load
 from geoveil.cli.console import degrade, fail
-from geoveil.cli.plain_errors import refuse_empty_paths, tell_plainly
+from geoveil.cli.plain_errors import refuse_empty_texts, tell_plainly
 from geoveil.gp import GeoVeilError, MissingExtraError, __version__, needed_for
 
 COMMANDS = {
@@ -78,7 +78,7 @@ class _Lazy(TyperGroup):
         command.name = cmd_name
         for each in _with_those_below(command):
             _let_flow(each)
-            refuse_empty_paths(each)
+            refuse_empty_texts(each)
             tell_plainly(each)
         return command
 

@@ -156,7 +156,7 @@ def _statistics(*, statistic: str | None, **given: Any) -> dict[str, list[str]]:
         else [str(said)]
         for word, said in given.items()
         if said not in (None, False, [])
-    } | ({name: [parameters]} if name else {})
+    } | ({} if statistic is None else {name: [parameters]})
 
 
 def _wishes(**given: Sequence[str] | None) -> list[Wish]:

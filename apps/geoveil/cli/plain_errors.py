@@ -142,18 +142,22 @@ def _given(value: object) -> bool:
     return not (value is None or value is False or value == [] or value == ())
 
 
-def refuse_empty_paths(command: Any) -> None:
-    """Let a command refuse "" as a path.
+def refuse_empty_texts(command: Any) -> None:
+    """Let a command refuse "" as a path or a text, unless that is its default.
 
-    It would be read as ".", the folder that the command is run in.
+    A path would be read as ".", the folder that the command is run in; a text, as no text.
 
     Args:
         command: of Click; its parameters are changed.
     """
     hints = {} if command.callback is None else get_type_hints(command.callback)
     for parameter in command.params:
-        if Path in _kinds(hints.get(parameter.name)):
-            parameter.process_value = _unless_empty(parameter.process_value, _spelling(parameter))
+        kinds = set(_kinds(hints.get(parameter.name)))
+        if kinds & {Path, str} and parameter.default != "":
+            expected = "the path of a file or folder" if Path in kinds else "a text"
+            parameter.process_value = _unless_empty(
+                parameter.process_value, _spelling(parameter), expected
+            )
 
 
 def _kinds(hint: object) -> Iterator[object]:
@@ -169,11 +173,13 @@ def _spelling(parameter: Any) -> str:
     return next((said for said in names if said.startswith("--")), names[-1])
 
 
-def _unless_empty(read: Callable[[Any, Any], Any], name: str) -> Callable[[Any, Any], Any]:
+def _unless_empty(
+    read: Callable[[Any, Any], Any], name: str, expected: str
+) -> Callable[[Any, Any], Any]:
     @wraps(read)
     def checked(context: Any, said: Any) -> Any:
         if said == "" or (isinstance(said, list | tuple) and "" in said):
-            raise ParameterError(name, "", "the path of a file or folder, which is not empty")
+            raise ParameterError(name, "", f"{expected}, which is not empty")
         return read(context, said)
 
     return checked
