@@ -21,6 +21,7 @@ from geoveil.gp import (
     LocalPrivacy,
     RandomizedResponse,
     SmoothMechanism,
+    StudentT,
     SystemSource,
 )
 from tests.audit.comparing import differing
@@ -387,6 +388,14 @@ class SmoothMeanAside(OwnSmooth):
         return super().mean(x) + 0.3
 
 
+class OfLessVariance(StudentT):
+    """Noise that states a tenth less than it has."""
+
+    @property
+    def variance(self):
+        return 0.9 * super().variance
+
+
 HEAVY = 0.6 * INCOME.rate
 """β at which Student's noise has no variance."""
 
@@ -401,6 +410,8 @@ HEAVY = 0.6 * INCOME.rate
         (VarianceInside(RAMP.query, LocalPrivacy(0.5)), "variance is not"),
         (OwnSmooth(RAMP.query, INCOME, beta=HEAVY), ""),
         (SmoothMeanAside(RAMP.query, INCOME, beta=HEAVY), "mean is not"),
+        (OwnSmooth(RAMP.query, INCOME, noise=StudentT(2.1)), ""),
+        (OwnSmooth(RAMP.query, INCOME, noise=OfLessVariance(3.0)), "variance is not"),
     ],
     ids=lambda value: getattr(type(value), "__name__", ""),
 )

@@ -45,7 +45,7 @@ from geoveil.audit.dependence import (
 )
 from geoveil.audit.digits import digits
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
-from geoveil.audit.laws import Placed, placed
+from geoveil.audit.laws import Placed, placed, variance_of
 from geoveil.gp import (
     AdditiveMechanism,
     Mechanism,
@@ -205,7 +205,7 @@ def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
     kind: Any = next(k for k in type(mechanism).__mro__ if k.__module__.startswith("geoveil."))
     s = np.asarray(mechanism.query.signed_distance(x[None]))
     for what, said, true in (
-        ("variance", mechanism.variance(x[None]), kind._variance(mechanism, s)),
+        ("variance", mechanism.variance(x[None]), variance_of(mechanism, kind, s)),
         ("mean", mechanism.mean(x[None]), kind.mean(mechanism, x[None])),
     ):
         if not np.allclose(said, true, equal_nan=True):

@@ -83,6 +83,26 @@ def placed(mechanism: Any, x: Array, reports: Integers) -> Placed | None:
     return _undone(mechanism, s, reports) if isinstance(mechanism, DebiasedLaplace) else None
 
 
+def variance_of(mechanism: Any, kind: Any, s: Array) -> Array:
+    """Return the variance of one of geoveil's kinds of mechanism; of added noise, by its tail."""
+    if not isinstance(mechanism, AdditiveMechanism):
+        return np.asarray(kind._variance(mechanism, s))
+    moment = _second_moment(mechanism.noise)
+    if moment == math.inf:
+        return np.full(s.shape, math.inf)
+    return np.asarray(np.square(mechanism._scale(s, FLOAT)) * moment)
+
+
+def _second_moment(noise: Noise) -> float:
+    """Return E Z² = ∫ 4u²·P(Z > u) d log u, by trapezoids, with a power of u for the far tail."""
+    if noise.tail_exponent <= 2:
+        return math.inf
+    u, step = np.geomspace(1e-9, 1e9, 2001), math.log(1e18) / 2000
+    area = 4 * u * u * noise.survival(u)
+    end = float(area[-1])
+    return step * (float(area.sum()) - end / 2) + end / (noise.tail_exponent - 2)
+
+
 def _additive(noise: Noise, value: Any, scale: Any, reports: Integers, step: float) -> Placed:
     """Place rounded f + scale·Z by both ends of a cell, each computed from its own tail."""
     # Steps are counted from the grid's number nearest to f: half a step is lost beside large ones.

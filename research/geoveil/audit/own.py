@@ -450,6 +450,6 @@ def _grid(values: Array, low: float, high: float) -> Array:
     last = max(math.ceil((high - values[0]) / step), int(places[-1]) + 1)
     if np.abs(values - values[0] - step * places).max() > _OFF * step or last - first > _MOST:
         return values
-    grid = values[0] + step * np.arange(first, last + 1)
+    grid: Array = values[0] + step * np.arange(first, last + 1)
     grid[places.astype(np.intp) - first] = values
     return grid
