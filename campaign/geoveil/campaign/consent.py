@@ -261,7 +261,9 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
     """Return what a report reveals about a person, as sentences only for that person.
 
     They contain the private value, as in `Client.contribute`: keep them out of logs and files.
-    `read` says whether a reading of the app's policy answers the campaign.
+    `read` says whether a reading of the app's policy answers the campaign. Chances are those of the
+    report before it is rounded to the public grid: a coarse one, which only a program can ask for,
+    moves them by at most the probability of one step.
 
     Raises:
         PrivateValueError: unless the value is finite and of the campaign's kind.
