@@ -299,7 +299,7 @@ def test_reports_of_two_years_are_linked_by_what_points_tell():
         return linked(first, second, sent, np.random.default_rng(9))
 
     by_points = linked(first, second, [], np.random.default_rng(9))
-    assert by_points < 0.002
+    assert 0.001 < by_points < 0.002  # docs/guarantees.md: 16 of 10,000 on average
     assert with_policy(0) == by_points
     spread = 4.9 * (13 * by_points / n) ** 0.5
     assert by_points < with_policy(13) < 13 * by_points + spread
