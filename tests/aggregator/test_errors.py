@@ -9,8 +9,7 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from geoveil.aggregator.domain.diagnostics import traceback_without_values
-from geoveil.aggregator.domain.errors import Code, ServiceError, public
+from geoveil.aggregator.domain.errors import Code, ServiceError, public, traceback_without_values
 from geoveil.aggregator.grpc.middleware import trailing_metadata
 from geoveil.campaign import SignatureInvalid
 from geoveil.gp import ParameterError, UnsupportedError

@@ -14,10 +14,10 @@ from geoveil.gp.errors import GeoVeilError, ParameterError, UnsupportedError
 from geoveil.gp.noise import GeneralizedCauchy, Laplace, LaplacePareto, StudentT
 from geoveil.gp.randomness import LazyUniform
 from geoveil.selection import SelectionMechanism
+from geoveil.selection.base import SmoothUtilities, Utilities
 from geoveil.selection.draws import exact_argmax
 from geoveil.selection.noise_law import by_quantile
 from geoveil.selection.one_sided import ExponentialPareto, HalfGeneralizedCauchy, HalfStudentT
-from geoveil.selection.scores import SmoothUtilities, Utilities
 from geoveil.selection.smooth import (
     PublishedCalibrationWarning,
     SmoothNoisyMax,

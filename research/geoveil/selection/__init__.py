@@ -5,7 +5,17 @@ as distance. It suits a trusted curator: an aggregator's operator, or a device w
 """
 
 from geoveil.gp import __version__ as __version__, not_private
-from geoveil.selection.base import Array as Array, Guarantee, ScoresLike, SelectionMechanism
+from geoveil.selection.base import (
+    Array as Array,
+    Guarantee,
+    LocalUtilities,
+    Margin,
+    Scores,
+    ScoresLike,
+    SelectionMechanism,
+    SmoothUtilities,
+    Utilities,
+)
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.noisy_max import Lead, ReportNoisyMax, TopOutcomes, top_k
@@ -14,13 +24,6 @@ from geoveil.selection.one_sided import (
     HalfGeneralizedCauchy,
     HalfStudentT,
     OneSidedNoise,
-)
-from geoveil.selection.scores import (
-    LocalUtilities,
-    Margin,
-    Scores,
-    SmoothUtilities,
-    Utilities,
 )
 from geoveil.selection.smooth import (
     PublishedCalibrationWarning,

@@ -13,7 +13,14 @@ from typing import ClassVar
 import numpy as np
 
 from geoveil.gp import BALL, LazyUniform, RandomSource, Real, as_given, round_up, validation
-from geoveil.selection.base import Array, Guarantee, SelectionMechanism
+from geoveil.selection.base import (
+    Array,
+    Guarantee,
+    Scores,
+    SelectionMechanism,
+    SmoothUtilities,
+    Utilities,
+)
 from geoveil.selection.draws import (
     Enclosure,
     Indices,
@@ -26,7 +33,6 @@ from geoveil.selection.draws import (
     weighted_indices,
     widened,
 )
-from geoveil.selection.scores import Scores, SmoothUtilities, Utilities
 
 _NOT_SMOOTH = (
     "{} with a smooth sensitivity is not private, whatever β: its probabilities fall exponentially"

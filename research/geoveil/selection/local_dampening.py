@@ -17,9 +17,8 @@ from geoveil.gp import (
     round_up,
     validation,
 )
-from geoveil.selection.base import Array, Guarantee, SelectionMechanism
+from geoveil.selection.base import Array, Guarantee, LocalUtilities, Scores, SelectionMechanism
 from geoveil.selection.draws import Indices, exponential_bounds, weighted_indices
-from geoveil.selection.scores import LocalUtilities, Scores
 
 _MOST_CHANGES = 100_000
 _Numbers = NDArray[Any]

@@ -25,7 +25,7 @@ from geoveil.gp import (
     share,
     validation,
 )
-from geoveil.selection.base import Array, Guarantee, ScoresLike
+from geoveil.selection.base import Array, Guarantee, ScoresLike, Utilities
 from geoveil.selection.draws import (
     Enclosure,
     Indices,
@@ -46,7 +46,6 @@ from geoveil.selection.global_sensitivity import (
     exponential_noise,
     first_heads,
 )
-from geoveil.selection.scores import Utilities
 
 _X, _W = np.polynomial.legendre.leggauss(16)
 _PANEL = 1.0

@@ -22,11 +22,10 @@ from geoveil.gp import (
     validation,
 )
 from geoveil.selection.argmax_probability import argmax_probabilities
-from geoveil.selection.base import Array, Guarantee, SelectionMechanism
+from geoveil.selection.base import Array, Guarantee, Scores, SelectionMechanism, SmoothUtilities
 from geoveil.selection.draws import Indices, exact_argmax, noisy_argmax
 from geoveil.selection.noise_law import Law, one_sided_law, two_sided_law
 from geoveil.selection.one_sided import ExponentialPareto, OneSidedNoise
-from geoveil.selection.scores import Scores, SmoothUtilities
 from geoveil.selection.smooth_privacy import (
     Split,
     best_share,
@@ -148,7 +147,7 @@ class SmoothNoisyMax(SmoothSelection):
 
     Example:
         >>> from geoveil.gp import SeededSource
-        >>> from geoveil.selection.scores import SmoothUtilities
+        >>> from geoveil.selection.base import SmoothUtilities
         >>> m = SmoothNoisyMax(epsilon=1.0, outcomes=10)
         >>> round(m.beta, 4), round(m.alpha, 4)  # c R_10 = 1.826
         (0.2739, 0.5)
@@ -275,7 +274,7 @@ class SmoothPrivateSelection(SmoothSelection):
         UnsupportedError: if nothing is proved of the noise.
 
     Example:
-        >>> from geoveil.selection.scores import SmoothUtilities
+        >>> from geoveil.selection.base import SmoothUtilities
         >>> m = SmoothPrivateSelection(epsilon=1.0, outcomes=2)
         >>> round(m.beta, 6), round(m.alpha, 6)
         (0.083333, 0.109673)

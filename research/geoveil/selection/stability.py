@@ -24,9 +24,15 @@ from geoveil.gp import (
     validation,
     working_precision,
 )
-from geoveil.selection.base import Array, Guarantee, SelectionMechanism
+from geoveil.selection.base import (
+    Array,
+    Guarantee,
+    Margin,
+    Scores,
+    SelectionMechanism,
+    SmoothUtilities,
+)
 from geoveil.selection.draws import Indices, weighted_indices
-from geoveil.selection.scores import Margin, Scores, SmoothUtilities
 
 _PRECISION = 160
 RuleName: TypeAlias = Literal["ratio", "optimal"]

@@ -7,6 +7,7 @@
 Anything else is a defect, of which the caller sees only "internal error".
 """
 
+import traceback
 from enum import Enum
 from typing import NamedTuple
 
@@ -165,3 +166,21 @@ def _shorten(text: str, longest: int = _LONGEST_TEXT) -> str:
         return text
     half = (longest - 3) // 2
     return f"{text[:half]}...{text[-half:]}"
+
+
+def traceback_without_values(error: BaseException) -> str:
+    """Return an exception's traceback and causes, without messages, which may quote reports."""
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__ or current.__context__
+    parts = []
+    for link in reversed(chain):
+        kind = type(link)
+        frames = "".join(traceback.format_tb(link.__traceback__))
+        parts.append(
+            f"Traceback (most recent call last):\n{frames}"
+            f"{kind.__module__}.{kind.__qualname__} (message not shown)\n"
+        )
+    return "while handling or because of it:\n".join(parts)

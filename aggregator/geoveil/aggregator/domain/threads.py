@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from geoveil.aggregator.domain.diagnostics import traceback_without_values
-from geoveil.aggregator.domain.errors import Code, ServiceError
+from geoveil.aggregator.domain.errors import Code, ServiceError, traceback_without_values
 from geoveil.aggregator.domain.reports import ANSWER_BYTES, PackedColumns
 from geoveil.aggregator.domain.store_contract import Outcome, Store, Submission
 

@@ -22,8 +22,13 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from geoveil.aggregator.domain.diagnostics import traceback_without_values
-from geoveil.aggregator.domain.errors import Code, PublicError, ServiceError, public
+from geoveil.aggregator.domain.errors import (
+    Code,
+    PublicError,
+    ServiceError,
+    public,
+    traceback_without_values,
+)
 from geoveil.aggregator.domain.rates import Rate, RateLimits, TokenBuckets, peer_address
 from geoveil.aggregator.grpc.loop_tuning import OTHERS
 from geoveil.aggregator.grpc.memory_budget import HeldCall, MemoryBudget

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from geoveil.aggregator.domain.diagnostics import traceback_without_values
+from geoveil.aggregator.domain.errors import traceback_without_values
 from geoveil.aggregator.domain.rates import Monotonic, Rate, TokenBuckets
 from geoveil.aggregator.ops.settings import LOG_FORMATS, LOG_LEVELS
 from geoveil.gp import GeoVeilError, validation

@@ -29,13 +29,18 @@ from geoveil.gp import (
     share,
     validation,
 )
-from geoveil.selection.base import Guarantee, SelectionMechanism
+from geoveil.selection.base import (
+    Guarantee,
+    LocalUtilities,
+    SelectionMechanism,
+    SmoothUtilities,
+    Utilities,
+)
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.one_sided import ExponentialPareto
-from geoveil.selection.scores import LocalUtilities, SmoothUtilities, Utilities
 from geoveil.selection.smooth import SmoothNoisyMax, SmoothSelection
 
 Array: TypeAlias = NDArray[np.float64]

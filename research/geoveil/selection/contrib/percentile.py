@@ -22,12 +22,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import ParameterError, PrivateValueError, RandomSource, validation
-from geoveil.selection.base import Guarantee, SelectionMechanism
+from geoveil.selection.base import (
+    Guarantee,
+    LocalUtilities,
+    Margin,
+    SelectionMechanism,
+    SmoothUtilities,
+    Utilities,
+)
 from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.one_sided import ExponentialPareto
-from geoveil.selection.scores import LocalUtilities, Margin, SmoothUtilities, Utilities
 from geoveil.selection.smooth import SmoothNoisyMax, SmoothPrivateSelection, SmoothSelection
 from geoveil.selection.stability import StabilityMechanism
 from geoveil.selection.two_sided import LaplaceLogNormal

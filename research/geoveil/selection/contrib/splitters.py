@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from geoveil.gp import RandomSource, validation
-from geoveil.selection.base import Array, ScoresLike, SelectionMechanism
+from geoveil.selection.base import Array, LocalUtilities, ScoresLike, SelectionMechanism
 from geoveil.selection.contrib.criteria import (
     CRITERIA,
     CriterionName,
@@ -19,7 +19,6 @@ from geoveil.selection.contrib.criteria import (
 )
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
-from geoveil.selection.scores import LocalUtilities
 from geoveil.selection.smooth import SmoothNoisyMax
 from geoveil.selection.stability import StabilityMechanism, count_margin, indicator_utilities
 

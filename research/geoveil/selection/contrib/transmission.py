@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import RandomSource
-from geoveil.selection.base import Guarantee, SelectionMechanism
+from geoveil.selection.base import (
+    Guarantee,
+    LocalUtilities,
+    Margin,
+    Scores,
+    SelectionMechanism,
+    SmoothUtilities,
+    Utilities,
+)
 from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
 from geoveil.selection.contrib.transmission_sensitivity import (
     SensitivityProfile,
@@ -32,7 +40,6 @@ from geoveil.selection.contrib.transmission_sensitivity import (
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.one_sided import ExponentialPareto, HalfGeneralizedCauchy
-from geoveil.selection.scores import LocalUtilities, Margin, Scores, SmoothUtilities, Utilities
 from geoveil.selection.smooth import SmoothNoisyMax, SmoothPrivateSelection, SmoothSelection
 from geoveil.selection.smooth_privacy import scale_price
 from geoveil.selection.stability import StabilityMechanism

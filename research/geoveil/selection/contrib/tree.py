@@ -23,12 +23,11 @@ from geoveil.gp import (
     share,
     validation,
 )
-from geoveil.selection.base import Guarantee
+from geoveil.selection.base import Guarantee, Margin
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.criteria import CriterionName, NodeCounts, checked_most_records
 from geoveil.selection.contrib.splitters import SplitName, Splitter, splitter
 from geoveil.selection.global_sensitivity import PermuteAndFlip
-from geoveil.selection.scores import Margin
 from geoveil.selection.stability import StabilityMechanism
 
 
