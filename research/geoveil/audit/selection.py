@@ -104,9 +104,7 @@ def database_pairs(
         >>> len(list(database_pairs(2, 3, lambda records: Utilities([sum(records)]))))
         12
     """
-    validation.require_count("values", values)
-    if values < 2:
-        raise ParameterError("values", values, "an integer >= 2")
+    validation.require_count("values", values, 2)
     validation.require_count("records", records)
     scores_of = {records: scores(records) for records in product(range(values), repeat=records)}
     for database, own in scores_of.items():

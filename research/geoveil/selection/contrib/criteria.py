@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, validation
+from geoveil.gp import validation
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -138,10 +138,7 @@ def max_operator_sensitivity(most_records: int) -> float:
 
 def checked_most_records(most_records: int) -> int:
     """Return a public bound on the number of records; ParameterError unless in [1, 2^22]."""
-    validation.require_count("most_records", most_records)
-    if most_records > MOST_RECORDS:
-        raise ParameterError("most_records", most_records, f"at most {MOST_RECORDS}")
-    return most_records
+    return validation.require_count("most_records", most_records, 1, MOST_RECORDS)
 
 
 @dataclass(frozen=True, slots=True)

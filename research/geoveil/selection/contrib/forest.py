@@ -174,9 +174,7 @@ class PrivateRandomForest(PrivateClassifier):
         self.domains = domains
         self._domains = [_checked_domain(n, domain) for n, domain in enumerate(domains)]
         validation.require_count("trees", trees)
-        validation.require_count("depth", depth)
-        if depth > MOST_DEPTH:
-            raise ParameterError("depth", depth, f"at most {MOST_DEPTH}")
+        validation.require_count("depth", depth, 1, MOST_DEPTH)
         validation.require_count("seed", seed, 0)
         self.trees, self.depth, self.seed = trees, depth, seed
         self.mechanism: LabelName = mechanism

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import ParameterError, PrivateValueError, validation
+from geoveil.gp import PrivateValueError, validation
 
 Array: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -40,9 +40,7 @@ class Graph:
     """
 
     def __init__(self, nodes: int, edges: ArrayLike) -> None:
-        validation.require_count("nodes", nodes)
-        if nodes > _MOST_NODES:
-            raise ParameterError("nodes", nodes, f"at most {_MOST_NODES}")
+        validation.require_count("nodes", nodes, 1, _MOST_NODES)
         pairs = np.asarray(edges)
         pairs = pairs.reshape(-1, 2) if pairs.size == 0 else pairs
         expected = f"edges: pairs of two different nodes from 0 to {nodes - 1}"

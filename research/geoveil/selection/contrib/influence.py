@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import (
-    ParameterError,
     PrivateValueError,
     RandomSource,
     chosen_source,
@@ -74,9 +73,7 @@ def global_sensitivity(degree_bound: int) -> float:
         >>> global_sensitivity(9458)
         22361076.5
     """
-    validation.require_count("degree_bound", degree_bound)
-    if degree_bound > _MOST_BOUND:
-        raise ParameterError("degree_bound", degree_bound, f"at most {_MOST_BOUND:,}")
+    validation.require_count("degree_bound", degree_bound, 1, _MOST_BOUND)
     return float(sensitivity_at(degree_bound, 0))
 
 
@@ -287,9 +284,7 @@ def top_k_nodes(
         (0,)
     """
     recipe = recipe_named(NODE_RECIPES, mechanism)
-    validation.require_count("k", k)
-    if k > graph.nodes:
-        raise ParameterError("k", k, f"an integer from 1 to {graph.nodes}, the number of nodes")
+    validation.require_count("k", k, 1, graph.nodes)
     influence = Influence(graph, degree_bound)
     selection = recipe.build(
         share("k", validation.positive("epsilon", epsilon), k),

@@ -99,16 +99,16 @@ def shifted_gain(node: NodeCounts, sensitivity: float, reach: int = REACH) -> Ar
     return np.asarray(values - (sensitivity - delta).sum(axis=0))
 
 
-def _exponential(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
-    sensitivity = CRITERIA[name].sensitivity(most_records)
-    return Splitter(
-        ExponentialMechanism(epsilon, sensitivity, monotone=True), CRITERIA[name].values
-    )
-
-
-def _permute_and_flip(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
-    sensitivity = CRITERIA[name].sensitivity(most_records)
-    return Splitter(PermuteAndFlip(epsilon, sensitivity, monotone=True), CRITERIA[name].values)
+def _monotone(
+    kind: type[ExponentialMechanism | PermuteAndFlip],
+    name: str,
+    epsilon: float,
+    attributes: int,
+    most_records: int,
+) -> Splitter:
+    criterion = CRITERIA[name]
+    mechanism = kind(epsilon, criterion.sensitivity(most_records), monotone=True)
+    return Splitter(mechanism, criterion.values)
 
 
 def _local_dampening(
@@ -123,18 +123,13 @@ def _local_dampening(
 
 def _shifted(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
     sensitivity = CRITERIA[name].sensitivity(most_records)
-
-    def scores(node: NodeCounts) -> Array:
-        return shifted_gain(node, sensitivity)
-
-    return Splitter(ExponentialMechanism(epsilon, sensitivity * _ROUNDED), scores)
+    mechanism = ExponentialMechanism(epsilon, sensitivity * _ROUNDED)
+    return Splitter(mechanism, lambda node: shifted_gain(node, sensitivity))
 
 
 def _stability(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
-    def scores(node: NodeCounts) -> ScoresLike:
-        return count_margin(CRITERIA[name].values(node))
-
-    return Splitter(StabilityMechanism(epsilon), scores)
+    values = CRITERIA[name].values
+    return Splitter(StabilityMechanism(epsilon), lambda node: count_margin(values(node)))
 
 
 def _smooth(name: str, epsilon: float, attributes: int, most_records: int) -> Splitter:
@@ -151,13 +146,13 @@ _ANY = ("max_operator", "information_gain", "gini")
 
 SPLITTERS: Mapping[str, tuple[_Build, Sequence[str]]] = MappingProxyType(
     {
-        "exponential": (_exponential, _ANY),
+        "exponential": (partial(_monotone, ExponentialMechanism), _ANY),
         "local_dampening": (_local_dampening, ("information_gain",)),
         "local_dampening_replaced": (
             partial(_local_dampening, replace=True),
             ("information_gain",),
         ),
-        "permute_and_flip": (_permute_and_flip, _ANY),
+        "permute_and_flip": (partial(_monotone, PermuteAndFlip), _ANY),
         "shifted_local_dampening": (_shifted, ("information_gain",)),
         "smooth_noisy_max": (_smooth, ("max_operator",)),
         "stability": (_stability, ("max_operator",)),

@@ -82,11 +82,7 @@ def lowest(b: Integers, c: Integers, changes: int) -> Array:
 
 def checked_families(families: object) -> int:
     """Return N; ParameterError unless it is an integer from 2 to 10,000."""
-    validation.require_count("families", families)
-    assert isinstance(families, int)
-    if not 2 <= families <= MOST_FAMILIES:
-        raise ParameterError("families", families, f"an integer from 2 to {MOST_FAMILIES:,}")
-    return families
+    return validation.require_count("families", families, 2, MOST_FAMILIES)
 
 
 def checked_tables(b: ArrayLike, c: ArrayLike, families: int) -> tuple[Integers, Integers]:
