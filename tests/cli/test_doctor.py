@@ -14,6 +14,8 @@ from geoveil.aggregator import Authority, Scope, TokenFile
 from geoveil.campaign import SigningKey, encode, seal
 from geoveil.cli import doctor
 from geoveil.cli.doctor import CHECKS
+from geoveil.gp import ParameterError
+from geoveil.relay import GatewayKeys
 
 from .test_card import CAMPAIGNS
 
@@ -82,8 +84,10 @@ def open_analysts(ward):
 
 
 def lack(monkeypatch, library):
-    real = doctor.find_spec
-    monkeypatch.setattr(doctor, "find_spec", lambda of: None if of == library else real(of))
+    real = doctor.distributions
+    monkeypatch.setattr(
+        doctor, "distributions", lambda *, name: () if name == library else real(name=name)
+    )
 
 
 def future_files():
@@ -108,6 +112,7 @@ MISTAKES = {
     "ports": lambda ward: ward.update(port=ward.pop("taken")),
     "open files": lambda ward: ward.update(max_connections=1_000_000),
     "web door": lambda ward: without_tls(ward, {"host": "127.0.0.1"}),
+    "gateway files": lambda ward: ward.update(web_streets="missing.pmtiles"),
     "aggregator": lambda ward: None,
     "operator key": lambda ward: ward.update(trusted_keys=[str(SigningKey.generate().public)]),
 }
@@ -141,13 +146,50 @@ def test_files_are_counted_as_by_the_server_which_raises_its_own_limit(
     assert examine(geoveil, ward, *NAMED)[0] == named
 
 
-@pytest.mark.parametrize("setting", ["relay_keys", "results_token_file"])
-def test_every_file_of_a_secret_is_looked_at(setting, geoveil, ward):
-    Path("secret").touch(mode=0o600)
+@pytest.mark.parametrize(
+    ("setting", "also"),
+    [("relay_keys", []), ("results_token_file", []), ("database_url_file", ["database"])],
+)
+def test_every_file_of_a_secret_is_looked_at(setting, also, geoveil, ward):
+    file = Path("secret")
+    if setting == "relay_keys":
+        GatewayKeys.rotate(file, SigningKey.generate(), timedelta(days=1))
+    else:
+        file.touch(mode=0o600)
+        file.write_text("postgresql://ada@127.0.0.1:1/reports?connect_timeout=1")
+    if also:
+        del ward["database"]
     ward[setting] = "secret"
+    assert examine(geoveil, ward, *NAMED)[0] == also
+    file.chmod(0o644)
+    assert examine(geoveil, ward, *NAMED)[0] == ["secret files", *also]
+
+
+@pytest.mark.parametrize("setting", ["relay_keys", "web_streets"])
+def test_a_file_that_the_gateway_can_not_read_is_named(setting, geoveil, ward):
+    file = Path("file")
+    file.touch(mode=0o600)
+    file.write_bytes(b"no keys, and no streets")
+    ward[setting] = "file"
+    named, said = examine(geoveil, ward, *NAMED)
+    assert named == ["gateway files"]
+    assert setting in said
+    with pytest.raises(ParameterError, match=setting):
+        geoveil("serve", "--config", "geoveil.toml", "--check", to_server=False)
+    file.unlink()
+    if setting == "relay_keys":
+        GatewayKeys.rotate(file, SigningKey.generate(), timedelta(days=1))
+    else:
+        file.write_bytes(b"PMTiles\x03")
     assert examine(geoveil, ward, *NAMED)[0] == []
-    Path("secret").chmod(0o644)
-    assert examine(geoveil, ward, *NAMED)[0] == ["secret files"]
+
+
+def test_traces_need_their_extra(geoveil, ward, monkeypatch):
+    ward["traces"] = 0.5
+    assert examine(geoveil, ward, *NAMED)[0] == []
+    lack(monkeypatch, "opentelemetry-exporter-otlp-proto-grpc")
+    named, said = examine(geoveil, ward, *NAMED)
+    assert (named, "geoveil[tracing]" in said) == (["extras"], True)
 
 
 def test_results_for_everybody_need_what_draws_pages(geoveil, ward, monkeypatch):

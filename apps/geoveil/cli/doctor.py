@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -34,6 +34,7 @@ from geoveil.cli.campaign import envelope_in
 from geoveil.cli.connection import health_of
 from geoveil.cli.console import err, out, print_json
 from geoveil.cli.plain_errors import for_operators
+from geoveil.cli.serve import check_gateway
 from geoveil.gp import GeoVeilError, ParameterError
 
 _ANSWER_S = 2.0
@@ -44,6 +45,8 @@ class Situation:
     """The settings and files to check."""
 
     settings: Settings
+    url_file: Path | None = None
+    """The file with the database's URL."""
     name: str | None = None
     """By which devices reach the server; None: not said."""
     campaign: Path | None = None
@@ -60,14 +63,17 @@ Wrongs: TypeAlias = Iterator[tuple[object, str]]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A possible problem. Of what is wrong only the first is told."""
+    """A possible problem. Of what is wrong only the first is told; an error of geoveil is wrong."""
 
     name: str
     remedy: str
     look: Callable[[Situation], Wrongs]
 
     def __call__(self, of: Situation) -> str | None:
-        return next((sentence for wrong, sentence in self.look(of) if wrong), None)
+        try:
+            return next((sentence for wrong, sentence in self.look(of) if wrong), None)
+        except GeoVeilError as error:
+            return str(error).rstrip(".")
 
 
 def doctor(
@@ -104,11 +110,13 @@ def doctor(
     Example: geoveil doctor --config geoveil.toml --name collector.example
     """
     try:
-        settings = load(config, os.environ, {}, others=options.VARIABLES).settings
+        effective = load(config, os.environ, {}, others=options.VARIABLES)
     except ParameterError as error:
         rows = [("settings", str(error), "correct the setting: see docs/operating.md")]
     else:
-        situation = Situation(settings, name, campaign, sign_key, aggregator)
+        situation = Situation(
+            effective.settings, effective.url_file, name, campaign, sign_key, aggregator
+        )
         rows = [(of.name, wrong, of.remedy) for of in CHECKS if (wrong := of(situation))]
     if as_json:
         print_json([dict(zip(("check", "wrong", "remedy"), row, strict=True)) for row in rows])
@@ -136,18 +144,16 @@ def _tls(of: Situation) -> Wrongs:
 
 def _certificate(of: Situation) -> Wrongs:
     # Tokens have a check of their own, and what follows requires them.
-    try:
-        check_files(
-            replace(
-                of.settings,
-                tokens_file=None,
-                console=False,
-                results_token_file=None,
-                results_frames=(),
-            )
+    check_files(
+        replace(
+            of.settings,
+            tokens_file=None,
+            console=False,
+            results_token_file=None,
+            results_frames=(),
         )
-    except ParameterError as error:
-        yield True, str(error)
+    )
+    yield from ()
 
 
 def _dates(of: Situation) -> Wrongs:
@@ -191,21 +197,18 @@ def _secret_files(of: Situation) -> Wrongs:
         of.settings.relay_keys,
         of.settings.results_token_file,
         of.sign_key,
-        os.environ.get("GEOVEIL_DATABASE_URL_FILE"),
+        of.url_file,
     )
-    for file in [Path(name) for name in named if name]:
+    for file in filter(None, named):
         readable = file.exists() and stat.S_IMODE(file.stat().st_mode) & stat.S_IRWXO
         yield readable, f"everybody on this machine may open {file}"
 
 
 def _tokens(of: Situation) -> Wrongs:
     file, now = of.settings.tokens_file, datetime.now(UTC)
-    try:
-        ends = [token.expires for token in TokenFile(file).read()] if file is not None else [None]
-        good = any(end is None or end > now for end in ends)
-        yield not good, f"no token of {file} is valid any more"
-    except ParameterError as error:
-        yield True, str(error)
+    ends = [token.expires for token in TokenFile(file).read()] if file is not None else [None]
+    good = any(end is None or end > now for end in ends)
+    yield not good, f"no token of {file} is valid any more"
 
 
 def _analysts(of: Situation) -> Wrongs:
@@ -221,8 +224,12 @@ def _extras(of: Situation) -> Wrongs:
         **dict.fromkeys(["uvicorn", "httptools"], settings.web is not None),
         **dict.fromkeys(["pyarrow"], settings.console),
         **dict.fromkeys(["jinja2"], settings.console or settings.results_token_file is not None),
+        **dict.fromkeys(
+            ["opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-grpc"],
+            settings.traces is not None,
+        ),
     }
-    lacking = [name for name, used in needed.items() if used and find_spec(name) is None]
+    lacking = [name for name, used in needed.items() if used and not any(distributions(name=name))]
     yield lacking, f"not installed: {', '.join(lacking)}"
 
 
@@ -242,11 +249,8 @@ def _database(of: Situation) -> Wrongs:
         can = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
         yield not can, f"{database} can't be made: {folder} is not a folder that may be written"
         return
-    try:
-        with open_store(database, busy_timeout_s=_ANSWER_S) as store:
-            store.probe()
-    except GeoVeilError as error:
-        yield True, str(error).rstrip(".")
+    with open_store(database, busy_timeout_s=_ANSWER_S) as store:
+        store.probe()
 
 
 def _disk(of: Situation) -> Wrongs:
@@ -302,16 +306,17 @@ def _web_door(of: Situation) -> Wrongs:
         )
 
 
+def _gateway_files(of: Situation) -> Wrongs:
+    check_gateway(of.settings)
+    yield from ()
+
+
 def _operator_key(of: Situation) -> Wrongs:
     trusted = of.settings.trusted_keys
     own = of.sign_key and SigningKey.from_pem(of.sign_key.read_bytes()).public
     yield own and trusted and own not in trusted, f"{of.sign_key} is none of trusted_keys"
     if of.campaign is not None:
-        try:
-            by = signer(envelope_in(of.campaign))
-        except GeoVeilError as error:
-            yield True, f"{of.campaign}: {error}"
-            return
+        by = signer(envelope_in(of.campaign))
         signed = f"{of.campaign} is signed by {by or 'nobody'}"
         yield trusted and by not in trusted, f"{signed}, who is not one of trusted_keys"
         yield own and by != own, f"{signed}, and not with {of.sign_key}"
@@ -370,7 +375,10 @@ CHECKS = (
     ),
     Diagnosis("analysts", "give a tokens_file in place of insecure_open_analyst", _analysts),
     Diagnosis(
-        "extras", "pip install 'geoveil[console]', or 'geoveil[server]' without a console", _extras
+        "extras",
+        "pip install 'geoveil[console]', or 'geoveil[server]' without a console; for traces"
+        " 'geoveil[tracing]'",
+        _extras,
     ),
     Diagnosis(
         "clock", "set the clock, and keep it set by NTP: dates of campaigns depend on it", _clock
@@ -395,6 +403,11 @@ CHECKS = (
         "web door",
         "serve it over TLS, or name the proxy in front of it with web_proxies",
         _web_door,
+    ),
+    Diagnosis(
+        "gateway files",
+        "name a PMTiles file with web_streets, and with relay_keys one of 'geoveil relay rotate'",
+        _gateway_files,
     ),
     Diagnosis(
         "aggregator",

@@ -155,7 +155,7 @@ def serve(
             _ = [import_module(library) for library in libraries if needed]
     if check:
         check_files(settings)
-        _check_relay_keys(settings)
+        check_gateway(settings)
         typer.echo(effective.to_toml(), nl=False)
         return
     in_json = configure(settings.log_level, settings.log_format)
@@ -172,8 +172,17 @@ def serve(
             raise
 
 
-def _check_relay_keys(settings: Settings) -> None:
-    """Refuse a file of keys that the gateway can't read."""
+def check_gateway(settings: Settings) -> None:
+    """Refuse settings and files that the gateway can't use."""
+    if settings.web is not None:
+        from geoveil.gateway import GatewaySettings
+
+        GatewaySettings(
+            server="localhost:1",  # known when the aggregator runs
+            web=settings.web,
+            streets=settings.web_streets,
+            issuer=settings.web_issuer,
+        )
     if settings.relay_keys is not None:
         with needed_for("relays"):
             from geoveil.relay import GatewayKeys  # loaded where there are relays
@@ -211,7 +220,7 @@ def gateway_beside(settings: Settings) -> Callable[[Any], Any] | None:
         said += [part for each in values for part in (option, str(each))]
 
     def beside(aggregator: Any) -> Supervisor:
-        _check_relay_keys(settings)
+        check_gateway(settings)
         port = aggregator.address.rpartition(":")[2]
         shown = f"localhost:{port}" if settings.on_loopback else f"COLLECTOR:{port}"
         return Supervisor(

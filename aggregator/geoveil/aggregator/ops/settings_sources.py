@@ -76,6 +76,8 @@ class Effective:
 
     settings: Settings
     origins: Mapping[str, str]
+    url_file: Path | None = None
+    """The file with the database's URL, if one is named."""
 
     def to_toml(self) -> str:
         """Return every setting with its origin as TOML, without passwords."""
@@ -119,6 +121,7 @@ got setting='GEOVEIL_PROT'
     """
     values: dict[str, object] = {}
     origins = dict.fromkeys(TYPES, "default")
+    url_file: Any = None
     layers = (_from_file(file), _from_environment(environment, others), _from_flags(flags))
     for layer in layers:
         if URL_FILE in layer and "database" in layer:
@@ -126,6 +129,7 @@ got setting='GEOVEIL_PROT'
         for name, (value, origin) in layer.items():
             target = name
             if name == URL_FILE:
+                url_file = value
                 target, value = "database", _read_url(value)
             values[target], origins[target] = value, origin
     if isinstance(url := values.get("database"), DatabaseURL):
@@ -137,7 +141,7 @@ got setting='GEOVEIL_PROT'
         if not origin.startswith((PREFIX, "--")):
             raise
         raise ParameterError(origin, error.value, error.expected) from error
-    return Effective(settings, MappingProxyType(origins))
+    return Effective(settings, MappingProxyType(origins), url_file)
 
 
 _Layer = dict[str, tuple[object, str]]
