@@ -234,3 +234,17 @@ class _Wrong(type(Threshold(0.0, 4.0).profile)):  # type: ignore[misc]
 
 
 WRONG = _Wrong(4.0)
+
+
+def test_the_law_of_a_narrow_formula_is_that_of_its_values():
+    def wave(u: Any, ops: Any) -> Any:
+        step, z = ops.clip(u, ops.constant(0), ops.constant(1)), (u - 0.5) * 780
+        return step * step * (3 - 2 * step) + 1.67 * z * ops.exp(-z * z)
+
+    profile = FormulaProfile(wave, scale=1.0, extent=3.0)
+    mean = RandomizedResponse(Linear(profile, 1.0), LocalPrivacy(1.0)).law().points[:, 0]
+    attained = profile.value(0.5 + np.linspace(-0.6, 0.6, 100_001))
+    assert mean.min() <= attained.min()
+    assert attained.max() <= mean.max()
+    assert np.ptp(mean) <= 1.02 * np.ptp(attained)
+    assert np.ptp(profile.bounds) > 1.1 * np.ptp(attained)  # before cells were cut

@@ -15,6 +15,7 @@ from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.mechanisms.grids import exponent_below
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.gp.queries.base import Query
+from geoveil.gp.report_laws import cut_while_loose
 from geoveil.gp.report_moments import ReportMoments
 
 
@@ -41,6 +42,8 @@ class LocalLaplace(EvenMechanism):
 
 _MEANS = 129
 """Number of means in the table of a response's law; between two the variance is enclosed."""
+_BEYOND = 0.005
+"""How far bounds of f may be beyond its values, relative to their range."""
 _STEP_BITS = 24
 """Rounding c up by less than 2^-24 of itself adds less than 0.00002 % to the variance."""
 
@@ -107,7 +110,13 @@ class RandomizedResponse(QueryMechanism):
         cells = profile.cells(0.0)
         edges = distinct(np.array([cells[0] - 1, *cells, cells[-1] + 1]).clip(*limits))
         least, most = map(float, self._bounds)
-        inside = profile.ranges(edges, 0.0)[0].clip(least, most)
+
+        def look(edges: Array) -> tuple[Array, Array]:
+            value, people = profile.ranges(edges, 0.0)[0], np.asarray(profile.value(edges))
+            beyond = np.maximum(people.min() - value[0], value[1] - people.max()).clip(0.0)
+            return value.clip(least, most), np.square(beyond / (_BEYOND * np.ptp(value)))
+
+        inside = cut_while_loose(edges, look)[1]
         mean = np.linspace(inside.min(), inside.max(), _MEANS)
         above = (mean - low) / (high - low)
         powers = [low**k + above * (high**k - low**k) for k in (1, 2, 3)]
