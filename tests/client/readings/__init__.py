@@ -1,9 +1,8 @@
 """Campaigns that are answered from readings, and clients that have fetched them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from geoveil.campaign import (
@@ -73,19 +72,6 @@ def client_of(
     for asked in campaigns:
         client.fetch(asked.campaign_id)
     return client
-
-
-def devices(time: FakeTime, folder: Path) -> Iterator[Callable[..., Client]]:
-    """Makes clients on one state directory and clock that have fetched all campaigns."""
-    made: list[Client] = []
-
-    def make(*campaigns: Campaign, of: Limit | None = None) -> Client:
-        made.append(client_of(campaigns, of, time, state_dir=folder / "state"))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close(0)
 
 
 def spent(client: Client) -> float:

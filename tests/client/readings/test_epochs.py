@@ -30,18 +30,12 @@ from tests.client.readings import (
     YEAR,
     campaign,
     client_of,
-    devices,
     finest,
     limit,
     number,
     readings,
     spent,
 )
-
-
-@pytest.fixture
-def device(fake_time, tmp_path):
-    yield from devices(fake_time, tmp_path)
 
 
 def test_ten_campaigns_and_all_their_weeks_cost_one_reading(device, fake_time):

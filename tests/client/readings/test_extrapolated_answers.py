@@ -27,7 +27,6 @@ from tests.client.readings import (
     YEAR,
     campaign,
     client_of,
-    devices,
     extrapolated,
     limit,
     number,
@@ -36,11 +35,6 @@ from tests.client.readings import (
     readings,
     spent,
 )
-
-
-@pytest.fixture
-def device(fake_time, tmp_path):
-    yield from devices(fake_time, tmp_path)
 
 
 def test_questions_on_a_line_are_answered_from_the_reading(device, fake_time):
