@@ -15,7 +15,7 @@ from geoveil.analyst import (
     new_york_boroughs,
     partition_shares,
 )
-from geoveil.analyst.statistics.districts import cell_of
+from geoveil.analyst.statistics.districts import cells_of
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Polygon, SmoothedRegion
 from geoveil.gp.coordinates import AzimuthalEquidistant
 
@@ -102,9 +102,9 @@ def test_a_cell_is_what_is_nearest():
     centers = rng.uniform(-3.0, 3.0, (9, 2))
     points = rng.uniform(-4.0, 4.0, (2_000, 2))
     nearest = np.linalg.norm(points[:, None] - centers, axis=-1).argmin(axis=1)
-    for number in range(9):
-        cell = shapely.Polygon(cell_of(centers, number, 4.0))
-        assert np.array_equal(shapely.contains_xy(cell, *points.T), nearest == number)
+    for number, corners in enumerate(cells_of(centers, 4.0)):
+        within = shapely.contains_xy(shapely.Polygon(corners), *points.T)
+        assert np.array_equal(within, nearest == number)
 
 
 def test_what_is_no_partition_is_refused(reports):

@@ -22,6 +22,7 @@ from geoveil.analyst.statistics.partition import PartitionShares, partition_shar
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import AttributeCampaign, PointQuestion, ValueCampaign
 from geoveil.gp import (
+    Array,
     AzimuthalEquidistant,
     Limits,
     ParameterError,
@@ -195,42 +196,37 @@ class Nearest(Statistic[PartitionShares]):
         half = plane.radius_m + _REACH * bandwidth
         if len(np.unique(centers, axis=0)) < len(centers):
             raise ParameterError("places", list(self.places), "distinct")
-        cells = {
-            label: [[cell_of(centers, number, half)]] for number, label in enumerate(self.places)
-        }
-        answered: JointEstimates = yield _questions(cells, bandwidth)
+        cells = cells_of(centers, half)
+        polygons = {label: [[cell]] for label, cell in zip(self.places, cells, strict=True)}
+        answered: JointEstimates = yield _questions(polygons, bandwidth)
         joint = replace(answered, confidence=confidence)
         return partition_shares(joint, about=(_softened(bandwidth),))
 
 
-def cell_of(centers: Any, number: int, half: float) -> list[Place]:
-    """Return the corners of the cell nearest to one of several points, within a square about 0.
+def cells_of(centers: Array, half: float) -> list[list[Place]]:
+    """Return the corners of the cell nearest to each of several points in a square about 0.
+
+    Points mirrored at the sides of the square make these sides the ends of the cells.
 
     Args:
-        centers: (m, 2).
+        centers: (m, 2), distinct, in the square.
         half: half of the side of the square.
 
     Example:
-        >>> cell_of(np.array([[-1.0, 0.0], [1.0, 0.0]]), 0, 5.0)
-        [(0.0, 5.0), (-5.0, 5.0), (-5.0, -5.0), (0.0, -5.0)]
+        >>> first, _ = cells_of(np.array([[-1.0, 0.0], [1.0, 0.0]]), 5.0)
+        >>> sorted(first)
+        [(-5.0, -5.0), (-5.0, 5.0), (0.0, -5.0), (0.0, 5.0)]
     """
-    cell = [(half, half), (-half, half), (-half, -half), (half, -half)]
-    own = centers[number]
-    for other in np.delete(centers, number, axis=0):
-        normal, middle = other - own, (other + own) / 2
-        beyond = [float((np.array(corner) - middle) @ normal) for corner in cell]
-        kept: list[Place] = []
-        for i, corner in enumerate(cell):
-            j = i - 1
-            if (beyond[i] > 0) != (beyond[j] > 0):
-                part = beyond[j] / (beyond[j] - beyond[i])
-                a, b = np.array(cell[j]), np.array(corner)
-                x, y = (a + part * (b - a)).tolist()
-                kept.append((x, y))
-            if beyond[i] <= 0:
-                kept.append(corner)
-        cell = kept
-    return cell
+    from scipy.spatial import Voronoi
+
+    mirrored = [
+        np.where(turned, 2 * half * side - centers, centers)
+        for turned in ((True, False), (False, True))
+        for side in (-1, 1)
+    ]
+    found = Voronoi(np.concatenate([centers, *mirrored]))
+    regions = (found.regions[at] for at in found.point_region[: len(centers)])
+    return [[(x, y) for x, y in found.vertices[corners].tolist()] for corners in regions]
 
 
 def _plane_of(
