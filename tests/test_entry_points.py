@@ -135,13 +135,14 @@ def test_a_name_that_is_taken_is_not_given_again(package, name):
 
 STATISTICS_MODULE = """
 from dataclasses import dataclass
+from typing import Annotated
 import numpy as np
 from geoveil.analyst import MeanValue, Quantiles, Result, Statistic, StatisticFamily
 
 @dataclass(frozen=True)
 class Above(Statistic):
-    level: float
-    width: float | None = None
+    level: Annotated[float, "a share of the people"]
+    width: Annotated[float | None, "of the soft thresholds"] = None
 
     def steps(self, campaign, confidence):
         return (yield from Quantiles(levels=(self.level,), width=self.width).steps(
@@ -238,7 +239,10 @@ def test_a_statistic_is_a_choice_on_pages(statistics):
     choices = {choice.word: choice for choice in added_choices(perturbed_incomes())}
     level = choices["statistic.level"]
     assert (level.name, level.optional) == ("A level of the values", False)
-    assert level.said == "name=value for level, and for width if wanted, with commas"
+    assert level.said == (
+        "name=value for level (a share of the people), and for width (of the soft thresholds) if"
+        " wanted, with commas"
+    )
     assert choices["statistic.gone"].name == "gone"  # which says why when it is chosen
 
 
@@ -250,7 +254,7 @@ def test_a_statistic_is_a_choice_on_pages(statistics):
         ("misnamed", r"veil_stats:LEVEL is no StatisticFamily of the name 'misnamed'"),
         ("function", r"veil_stats:not_made is no StatisticFamily"),
         ("nobody", r"'nobody' is not among the statistics.*known: mean"),
-        ("level", r"parameters of level must be name=value for level"),
+        ("level", r"must be name=value for level \(a share of the people\), and for width"),
         ("level:level=high", r"level\.level must be a number"),
         ("level:level=2", r"in \(0, 1\)"),
     ],

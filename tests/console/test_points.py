@@ -113,7 +113,10 @@ async def test_a_statistic_of_another_package_has_its_form_and_picture(tmp_path,
         async with console.signed_in() as client:
             word, said = "statistic.share-among", "low=50000, high=100000, width=24000"
             empty = await ask(client, "incomes", what=word)
-            assert "Name=value for low, high, width, with commas" in empty
+            assert (
+                "Name=value for low (the lower value), high (the higher value), width (of the band"
+                " of both thresholds), with commas"
+            ) in empty
             assert "<table>" not in empty
             shown = await ask(client, "incomes", what=word, said=said)
             assert problem_in(shown) == ""

@@ -176,7 +176,8 @@ asks_statistics = takes(
                 str | None,
                 typer.Option(
                     help="Statistic of another package: 'NAME:A=1,B=2', of"
-                    f" {', '.join(STATISTICS.added) or 'none that is installed'}.",
+                    f" {', '.join(STATISTICS.added) or 'none that is installed'}; NAME alone says"
+                    " what its parameters are.",
                     autocompletion=lambda: STATISTICS.added,
                 ),
             ],

@@ -196,14 +196,24 @@ class Family:
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
-        """The parameters of its class."""
+        """The parameters of its class, without texts in their annotations."""
+        return {
+            name: parameter.replace(annotation=_kind_and_text(parameter)[0])
+            for name, parameter in self._stated.items()
+        }
+
+    @property
+    def _stated(self) -> Mapping[str, Parameter]:
         with foreign(self.name):
             return signature(self.made, eval_str=True).parameters
 
     @property
     def usage(self) -> str:
-        """How `parse` takes the parameters, as the end of an error's message."""
-        own = self.parameters.items()
+        """How `parse` takes the parameters, as the end of an error's message.
+
+        A parameter annotated `Annotated[float, "the lower value"]` stands there with that text.
+        """
+        own = {f"{name}{_kind_and_text(p)[1]}": p for name, p in self._stated.items()}.items()
         needed = ", ".join(name for name, p in own if p.default is p.empty)
         free = ", ".join(name for name, p in own if p.default is not p.empty)
         wanted = f"{needed}, and for {free} if wanted" if needed and free else needed or free
@@ -362,6 +372,14 @@ class Registry(Generic[F]):
         """
         name, _, parameters = text.partition(":")
         return self[name.strip()].parse(parameters)
+
+
+def _kind_and_text(parameter: Parameter) -> tuple[Any, str]:
+    """Return the type of a parameter, and the text in its annotation, in brackets."""
+    kind = parameter.annotation
+    if typing.get_origin(kind) is not typing.Annotated:
+        return kind, ""
+    return kind.__origin__, f" ({kind.__metadata__[0]})"
 
 
 def _written(value: Any) -> list[pb.Parameter]:
