@@ -243,7 +243,8 @@ def what_it_tells(campaign: AttributeCampaign, reading: GeoPrivacy | None = None
         if to_one(most):
             said.append(_however_far(far, total.delta, "all", yours, many=many))
     if not campaign.mechanisms:
-        scale = 1 / campaign.point_mechanism.privacy.rate
+        # Of true distances: in the plane places are farther apart, and noise is larger.
+        scale = 1 / campaign.answer_privacy.rate
         within = _USUALLY_WITHIN[campaign.dimension - 1] * scale
         if campaign.attribute.scale is None:
             within = rounded_up(within, 2)

@@ -96,7 +96,8 @@ export function whatItTells(campaign: Campaign | Form, reading?: GeoPrivacy): st
   }
   if (!campaign.questions.length) {
     const { dimension } = campaign;
-    const scale = campaign.pointMechanism.scale.toNumber();
+    // Of true distances: in the plane places are farther apart, and noise is larger.
+    const scale = campaign.answerPrivacy.per / campaign.answerPrivacy.epsilon;
     const usual = USUALLY_WITHIN[dimension - 1]! * scale;
     const within = attribute.scale ? 1 + roundedUp(Math.expm1(Math.min(usual, 700)), 2) : roundedUp(usual, 2);
     const often = percent(gammaShare((attribute.scale ? Math.log(within) : within) / scale, dimension));
