@@ -36,6 +36,8 @@ MISTAKES = {
     f"{PLAN} --per 0": "--per",
     f"{PLAN} --participants 20,000": "--participants",
     f"{PLAN} --threshold abc": "--threshold",
+    f"{PLAN} --threshold nan": "--threshold must be a number, and finite, got --threshold='nan'",
+    f"{PLAN} --range 1,inf": "--range must be LOW,HIGH, and finite, got --range='1,inf'",
     f"{PLAN} --unit euro": "--unit",
     f"{PLAN} --target-error 0.00001": "--target-error",
     f"{PLAN} --allocation half": "--allocation",

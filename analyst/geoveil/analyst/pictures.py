@@ -42,7 +42,7 @@ def axes_of(ax: Axes | None, title: str, height_cm: float = 11.0) -> Axes:
     """Return the axes that are given, or new ones, with a title."""
     if ax is None:
         ax = new_axes(16 / 2.54, height_cm / 2.54)
-    ax.set_title(title, loc="left", fontsize=10)
+    ax.set_title(title, loc="left", fontsize=10, wrap=True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     return ax

@@ -85,7 +85,9 @@ def numbers_in(name: str, text: str, count: int, expected: str) -> tuple[float, 
     numbers = any_numbers_in(name, text, expected)
     if len(numbers) != count:
         raise ParameterError(name, text, expected)
-    return validation.numbers(name, numbers)
+    if not all(map(math.isfinite, numbers)):
+        raise ParameterError(name, text, f"{expected}, and finite")
+    return numbers
 
 
 def place_in(name: str, text: str) -> Place:
