@@ -26,7 +26,7 @@ from geoveil.gp import (
 )
 from geoveil.gp.exact import round_down
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
-from geoveil.gp.smooth.hockey_stick import _unsure
+from geoveil.gp.smooth import hockey_stick as search
 from tests.oracles import MAKERS
 
 Array = np.ndarray
@@ -408,6 +408,18 @@ def test_a_ray_needs_no_more_noise_than_a_line(monkeypatch):
     assert eta(radial, 1.1e-6) < 0.9 * eta(lambda table: Linear(table, 1.0), 1e-6)
 
 
+def test_corners_cost_little(monkeypatch):
+    """Near pairs decide. Control: as bounded all at once to 2^-8 of where f varies."""
+    ramps = TabulatedProfile((0.0, 1.0, 2.0, 3.0), (0.0, 1.0, 1.0, 2.5), (1, 1, 0, 0, 1.5, 1.5))
+
+    def eta(delta: float) -> float:
+        return ApproximateLaplace(Linear(ramps, 1.0), GeoPrivacy(1.0, per=1.0, delta=delta)).eta
+
+    assert eta(1e-6) > 0.94
+    monkeypatch.setattr(search, "_NEAR", (2.0**-8,))
+    assert eta(1.01e-6) < 0.9
+
+
 def test_values_far_from_0_differ_by_no_more_than_the_search_allows():
     """As fractions and as doubles. Control: what it allows for the range alone."""
     at, values = (0.0, 1.0, 2.0), (1e12, 1e12 + 1, 1e12 + 3)
@@ -417,8 +429,8 @@ def test_values_far_from_0_differ_by_no_more_than_the_search_allows():
     rises = (table.value(s) - values[0]).tolist()
     pairs = zip(rises, exact, strict=True)
     worst = max(abs(float(Fraction(rise) - true)) for rise, true in pairs)
-    assert worst <= _unsure(table)
-    assert worst > _unsure(TabulatedProfile(at, (0.0, 1.0, 3.0), (0.0,) * 4))
+    assert worst <= search._unsure(table)
+    assert worst > search._unsure(TabulatedProfile(at, (0.0, 1.0, 3.0), (0.0,) * 4))
 
 
 def test_bad_input_is_refused_by_name():

@@ -19,8 +19,8 @@ from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.frontier import Frontier
 from geoveil.gp.smooth.growth import LINEAR, Smoothness
 
-_NEAR = 2.0**-8
-"""Distance in length scales beyond which pairs are bounded all at once."""
+_NEAR = (2.0**-8, 2.0**-10, 2.0**-12)
+"""Distances in length scales below which pairs are bounded all at once, tried in turn."""
 _FAR = 2.0**10
 """The distance that counts as far, in lengths over which f varies and over which B halves."""
 _TOLERANCE = 1 / 80
@@ -45,18 +45,26 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
     everywhere = _within(reach, rate, delta, slope)
     if everywhere is None:
         return 0.0
-    near = min(_NEAR * profile.length_scale, reach)
-    if _is_level(profile, near, rate, delta, reach, slope):
-        least = rate
-    else:
-        least = _within(near, rate, delta, slope) or 0.0
     far = _FAR * (profile.band[1] - profile.band[0] + 1 / slope)
+    farthest = rate
     if reach > far:
-        least = min(least, _beyond(far, profile, rate, delta, reach, beta))
-    if near < reach:
-        smaller = _Pairs(profile, rate, delta, reach, beta).least(near, min(far, reach), least)
-        least = smaller if smaller is not None else 0.0
-    return max(everywhere, least) * (1 - _ROUNDING)
+        farthest = _beyond(far, profile, rate, delta, reach, beta)
+    pairs = _Pairs(profile, rate, delta, reach, beta)
+    best = everywhere
+    for share in _NEAR:
+        near = min(share * profile.length_scale, reach)
+        if _is_level(profile, near, rate, delta, reach, slope):
+            nearest = rate
+        else:
+            nearest = _within(near, rate, delta, slope) or 0.0
+        least = min(nearest, farthest)
+        if near < reach:
+            least = pairs.least(near, min(far, reach), least) or 0.0
+        best = max(best, least)
+        # A shorter distance gains nothing if pairs farther apart decide, or η = ε.
+        if least < nearest * (1 - _TOLERANCE) or nearest == rate:
+            break
+    return best * (1 - _ROUNDING)
 
 
 def _log_h(t: Array) -> Array:
