@@ -19,12 +19,19 @@ from geoveil.analyst import (
     StatisticFailedError,
     StatisticFamily,
 )
-from geoveil.campaign import Registry, encode
+from geoveil.campaign import Attribute, Registry, encode
 from geoveil.campaign.entry_points import NotInstalled, added, load
 from geoveil.cli.app import app
 from geoveil.console.charts import picture_of
 from geoveil.console.point_choices import added_choices
-from geoveil.gp import GeoVeilError, ParameterError, SeededSource, UnsupportedError
+from geoveil.gp import (
+    GeoPrivacy,
+    GeoVeilError,
+    LogScale,
+    ParameterError,
+    SeededSource,
+    UnsupportedError,
+)
 from geoveil.simulation.priors import public_prior
 from geoveil.simulation.scale import write_reports
 from tests.campaign.test_families import install
@@ -244,6 +251,12 @@ def test_a_statistic_is_a_choice_on_pages(statistics):
         " wanted, with commas"
     )
     assert choices["statistic.gone"].name == "gone"  # which says why when it is chosen
+    half = GeoPrivacy.per_factor(2.0, 2, "dollar")
+    attribute = Attribute(name="income", unit=half.unit, scale=LogScale(1_000.0))
+    by_ratio = perturbed_incomes(attribute=attribute, privacy=half)
+    of_ratios = {choice.word for choice in added_choices(by_ratio)}
+    assert "statistic.level" not in of_ratios  # without on_scale
+    assert "statistic.gone" in of_ratios
 
 
 @pytest.mark.parametrize(
@@ -253,7 +266,7 @@ def test_a_statistic_is_a_choice_on_pages(statistics):
         ("missing", r"veil_stats:NOTHING.*AttributeError"),
         ("misnamed", r"veil_stats:LEVEL is no StatisticFamily of the name 'misnamed'"),
         ("function", r"veil_stats:not_made is no StatisticFamily"),
-        ("nobody", r"'nobody' is not among the statistics.*known: mean"),
+        ("nobody", r"'nobody' is not among the statistics.*known: curve"),
         ("level", r"must be name=value for level \(a share of the people\), and for width"),
         ("level:level=high", r"level\.level must be a number"),
         ("level:level=2", r"in \(0, 1\)"),

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from geoveil.aggregator.ops.tokens import Scope, TokenFile
-from geoveil.analyst import Districts, new_york_boroughs
+from geoveil.analyst import STATISTICS, Districts, new_york_boroughs
 from geoveil.analyst.campaigns import campaign_for_points
 from geoveil.analyst.contamination import MEAN_MOVES
 from geoveil.campaign import Attribute, Question
@@ -95,6 +95,22 @@ async def test_a_statistic_has_a_page_and_its_python_makes_the_same(console, wha
         made = await run(console, code)
         assert saved.json() == json.loads(json.dumps(made.to_dict()))
         assert "attachment" in saved.headers["content-disposition"]
+
+
+def test_every_statistic_is_a_choice_by_its_declared_name():
+    half = GeoPrivacy.per_factor(2.0, 2, "dollar")
+    ratios = Attribute(name="income", unit=half.unit, scale=LogScale(1_000.0))
+    offered = [
+        {of.word: of.name for of in choices_of(campaign)}
+        for campaign in (numbers(), numbers("ratios", attribute=ratios, privacy=half), places())
+    ]
+    for name, family in STATISTICS.built_in.items():
+        assert {of[name] for of in offered if name in of} == {family.title}
+    in_dollars, by_ratio, of_places = (STATISTICS.built_in.keys() & of.keys() for of in offered)
+    assert in_dollars - by_ratio == {"density", "gini", "mean", "top-share"}
+    assert by_ratio - in_dollars == {"geometric-mean"}
+    assert of_places == {"map", "districts", "nearest"}
+    assert [next(iter(of)) for of in (offered[0], offered[2])] == ["curve", "map"]
 
 
 @pytest.mark.deep(keep=0)

@@ -35,7 +35,7 @@ from geoveil.analyst.statistics.map import Map
 from geoveil.analyst.statistics.partition import Histogram
 from geoveil.analyst.statistics.quantiles import Quantiles
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic
-from geoveil.campaign import QUERIES, Family, Registry
+from geoveil.campaign import QUERIES, Attribute, Family, Registry
 from geoveil.gp import ParameterError, validation
 
 NAME_PROPERTY = "name-property"
@@ -274,10 +274,27 @@ class StatisticFamily(Family):
     Path for a file."""
     of_places: bool = False
     """Whether it is about people's places, not their numbers."""
+    of_ratios: bool = False
+    """Whether it is only for values compared by ratio."""
+    title: str = ""
+    """Its name on pages; the summary if it is empty."""
+    takes_text: str = ""
+    """The label of its text on pages."""
+    example: str = ""
+    """The first such text."""
 
     def __post_init__(self) -> None:
         if not issubclass(self.made, Statistic):
             raise ParameterError("made", self.made, "a class that derives from Statistic")
+
+    def suits(self, attribute: Attribute) -> bool:
+        """Return whether it has a meaning for an attribute's values."""
+        if self.of_places or attribute.coordinates is not None:
+            return self.of_places and attribute.coordinates is not None
+        if attribute.scale is None:
+            return not self.of_ratios
+        made: type[Made] = self.made
+        return made.on_scale is not Statistic.on_scale
 
     def ask(self, said: Sequence[str], how: How) -> Made:
         """Return the statistic for the text after each use of its word."""
@@ -294,11 +311,29 @@ STATISTICS = Registry(
     "geoveil.statistics",
     StatisticFamily,
     [
-        StatisticFamily(name="mean", made=MeanValue, summary="Mean of the values."),
         StatisticFamily(
-            name="geometric-mean",
-            made=GeometricMean,
-            summary="Geometric mean of values that are compared by ratio, which have no mean.",
+            name="curve",
+            made=DistributionFunction,
+            summary="Distribution function, with a band that holds all of it.",
+            title="Distribution",
+        ),
+        StatisticFamily(
+            name="density",
+            made=Density,
+            summary="Density of the values, with a band.",
+            reads=lambda said, how: Density(of=DistributionFunction(width=how.width)),
+            title="Density",
+        ),
+        StatisticFamily(
+            name="histogram",
+            made=Histogram,
+            summary="Shares between edges: '25000,50000,100000', and beyond them.",
+            reads=lambda said, how: Histogram(
+                edges=any_numbers_in("histogram", ",".join(said)), width=how.width
+            ),
+            takes=str,
+            title="Histogram",
+            takes_text="edges, with commas",
         ),
         StatisticFamily(
             name="quantile",
@@ -310,31 +345,30 @@ STATISTICS = Registry(
                 width=how.width,
             ),
             takes=list[str],
+            title="Quantiles",
+            takes_text="shares of people, with commas",
+            example="0.25, 0.5, 0.75",
+        ),
+        StatisticFamily(name="mean", made=MeanValue, summary="Mean of the values.", title="Mean"),
+        StatisticFamily(
+            name="geometric-mean",
+            made=GeometricMean,
+            summary="Geometric mean of values that are compared by ratio, which have no mean.",
+            of_ratios=True,
+            title="Geometric mean",
         ),
         StatisticFamily(
-            name="curve",
-            made=DistributionFunction,
-            summary="Distribution function, with a band that holds all of it.",
+            name="gini",
+            made=Gini,
+            summary="Gini coefficient.",
+            title="Inequality: the Gini coefficient",
         ),
-        StatisticFamily(
-            name="density",
-            made=Density,
-            summary="Density of the values, with a band.",
-            reads=lambda said, how: Density(of=DistributionFunction(width=how.width)),
-        ),
-        StatisticFamily(
-            name="histogram",
-            made=Histogram,
-            summary="Shares between edges: '25000,50000,100000', and beyond them.",
-            reads=lambda said, how: Histogram(
-                edges=any_numbers_in("histogram", ",".join(said)), width=how.width
-            ),
-            takes=str,
-        ),
-        StatisticFamily(name="gini", made=Gini, summary="Gini coefficient."),
         StatisticFamily(
             name="top-share",
             made=TopShare,
+            title="What the richest hold",
+            takes_text="which share of the people",
+            example="0.1",
             summary="Share of the total that this share of the people holds: 0.1.",
             reads=lambda said, how: TopShare(
                 share=numbers_in("top-share", said[-1], 1, "a number in (0, 1)")[0],
@@ -348,6 +382,7 @@ STATISTICS = Registry(
             made=Map,
             summary="GeoJSON file to write: the density of people, on a grid of places.",
             reads=lambda said, how: Map(bandwidth=how.bandwidth),
+            title="Density map",
             takes=Path,
             of_places=True,
         ),
@@ -357,6 +392,7 @@ STATISTICS = Registry(
             summary="Share in each polygon of a GeoJSON file, which must not overlap, and"
             " elsewhere.",
             reads=_districts,
+            title="Shares of districts",
             takes=Path,
             of_places=True,
         ),
@@ -366,6 +402,8 @@ STATISTICS = Registry(
             summary="Share to whom this place is the nearest: 'LABEL=LON,LAT', twice or more; or a"
             " GeoJSON file of points.",
             reads=lambda said, how: Nearest(_places(said, how.name_property), how.bandwidth),
+            title="Shares of the people nearest to each place",
+            takes_text="places, one a line, as Name=longitude,latitude",
             takes=list[str],
             of_places=True,
         ),

@@ -1,12 +1,13 @@
 """The console's statistics of points, and the fields of their forms."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from geoveil.analyst import STATISTICS
+from geoveil.analyst import STATISTICS, StatisticFamily
 from geoveil.campaign import AttributeCampaign, ValueCampaign
 from geoveil.gp import UnsupportedError
 
@@ -37,98 +38,79 @@ class PointChoice:
     """Whether it works without its text or file."""
 
 
-NUMBERS = (
-    PointChoice("curve", "Distribution, with quantiles to drag"),
-    PointChoice("density", "Density"),
-    PointChoice(
-        "histogram", "Histogram", "edges, with commas; chosen for you if left empty", optional=True
-    ),
-    PointChoice("quantile", "Quantiles", "shares of people, with commas", "0.25, 0.5, 0.75"),
-    PointChoice("threshold", "Share above a value", "the value", ""),
-    PointChoice("range", "Share between two values", "the two values, with a comma", ""),
-    PointChoice("mean", "Mean"),
-    PointChoice("gini", "Inequality: the Gini coefficient"),
-    PointChoice("top-share", "What the richest hold", "which share of the people", "0.1"),
+_INPUTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "histogram": {"said": "edges, with commas; chosen for you if left empty", "optional": True},
+        "map": {
+            "file": "GeoJSON of places or outlines to draw on the map, if you like",
+            "optional": True,
+        },
+        "districts": {"file": _DISTRICTS},
+        "nearest": {"lines": True},
+    }
 )
-_LINEAR = frozenset({"density", "gini", "top-share"})
-"""Statistics that are meaningless for values compared by ratio."""
-PLACES = (
-    PointChoice(
-        "map",
-        "Density map",
-        file="GeoJSON of places or outlines to draw on the map, if you like",
-        optional=True,
-    ),
-    PointChoice("districts", "Shares of districts", file=_DISTRICTS),
+"""Statistic → its inputs that only pages have."""
+CHANGED = ("mean", "geometric-mean", "quantile", "curve")
+"""Statistics, besides shares and densities, whose changes are offered."""
+_OF_NUMBERS = (
+    PointChoice("threshold", "Share above a value", "the value"),
+    PointChoice("range", "Share between two values", "the two values, with a comma"),
+)
+_OF_PLACES = (
     PointChoice("top-districts", "Districts with the most people, and how surely", file=_DISTRICTS),
     PointChoice("top", "Densest places, and how surely", f"places, {_PLACES}", lines=True),
-    PointChoice(
-        "nearest", "Shares of the people nearest to each place", f"places, {_PLACES}", lines=True
-    ),
     PointChoice("circle", "Share within a circle", "longitude, latitude, radius in metres"),
 )
-CHANGES_OF_NUMBERS = (
+_CHANGES_OF_NUMBERS = (
     PointChoice("changes", "Shares above values", "the values, with commas"),
     PointChoice("changes-range", "Share between two values", "the two values, with a comma"),
-    PointChoice("changes-mean", "Mean"),
-    PointChoice(
-        "changes-quantile",
-        "Quantiles",
-        "shares of people, with commas",
-        "0.25, 0.5, 0.75",
-    ),
-    PointChoice("changes-curve", "The whole distribution"),
 )
-CHANGES_OF_PLACES = (
+_CHANGES_OF_PLACES = (
     PointChoice("changes", "Share within a circle", "longitude, latitude, radius in metres"),
     PointChoice("changes-places", "Density at places", f"places, {_PLACES}", lines=True),
     PointChoice("changes-districts", "Shares of districts", file=_DISTRICTS),
 )
-_GEOMETRIC: Mapping[str, PointChoice] = MappingProxyType(
-    {
-        "mean": PointChoice("geometric-mean", "Geometric mean"),
-        "changes-mean": PointChoice("changes-geometric-mean", "Geometric mean"),
-    }
-)
-"""Replacements for values compared by ratio."""
 
 
 def choices_of(campaign: AttributeCampaign) -> Sequence[PointChoice]:
     """Return the statistics that a survey's points can answer."""
-    if not isinstance(campaign, ValueCampaign):
+    attribute = campaign.attribute
+    of_places = attribute.coordinates is not None
+    if not isinstance(campaign, ValueCampaign) or not (of_places or campaign.dimension == 1):
         return ()
-    choices: Sequence[PointChoice]
-    changes: Sequence[PointChoice]
-    if campaign.attribute.coordinates is not None:
-        choices, changes = PLACES, CHANGES_OF_PLACES
-    elif campaign.dimension == 1:
-        choices, changes = NUMBERS, CHANGES_OF_NUMBERS
-        if campaign.attribute.scale is not None:
-            choices, changes = (
-                [
-                    _GEOMETRIC.get(offered.word, offered)
-                    for offered in of
-                    if offered.word not in _LINEAR
-                ]
-                for of in (NUMBERS, CHANGES_OF_NUMBERS)
-            )
-    else:
-        return ()
-    return (*choices, *changes)
+    statistics = {
+        name: replace(_choice(family, name), **_INPUTS.get(name, {}))
+        for name, family in STATISTICS.built_in.items()
+        if family.suits(attribute)
+    }
+    return (
+        *statistics.values(),
+        *(_OF_PLACES if of_places else _OF_NUMBERS),
+        *(_CHANGES_OF_PLACES if of_places else _CHANGES_OF_NUMBERS),
+        *(
+            replace(statistics[name], word=f"changes-{name}")
+            for name in CHANGED
+            if name in statistics
+        ),
+    )
 
 
 def added_choices(campaign: AttributeCampaign) -> Iterator[PointChoice]:
     """Yield the statistics of other packages; one whose package fails says so when it is chosen."""
     for name in STATISTICS.names[len(STATISTICS.built_in) :]:
+        word = f"{ADDED}{name}"
         try:
             family = STATISTICS[name]
         except UnsupportedError:
-            yield PointChoice(f"{ADDED}{name}", name)
+            yield PointChoice(word, name)
             continue
-        if family.of_places == (campaign.attribute.coordinates is not None):
-            yield PointChoice(
-                f"{ADDED}{name}",
-                family.summary,
-                f"{family.usage}, with commas" if family.parameters else "",
-                optional=all(p.default is not p.empty for p in family.parameters.values()),
-            )
+        if family.suits(campaign.attribute):
+            made = _choice(family, word)
+            own = family.parameters
+            usage = f"{family.usage}, with commas" if own else ""
+            optional = all(p.default is not p.empty for p in own.values())
+            yield replace(made, said=made.said or usage, optional=optional)
+
+
+def _choice(family: StatisticFamily, word: str) -> PointChoice:
+    return PointChoice(word, family.title or family.summary, family.takes_text, family.example)

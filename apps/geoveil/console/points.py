@@ -49,6 +49,7 @@ from geoveil.console.layer import layer_in
 from geoveil.console.point_choices import (
     ADDED,
     BY_FACTORS,
+    CHANGED,
     LEVELS,
     PointChoice,
     added_choices,
@@ -225,10 +226,6 @@ def _statistic(
     return _in_words(choice.word.removeprefix(ADDED), said)
 
 
-_CHANGED = ("mean", "geometric-mean", "quantile", "curve")
-"""Statistics, besides shares and densities, whose changes are offered."""
-
-
 def _in_words(word: str, said: str) -> Statistic[Any]:
     """Return the statistic with a given name and numbers."""
     return statistics_in({word: [said]})[0]
@@ -319,7 +316,7 @@ def _changed(
 ) -> tuple[Result, str]:
     """Return how a statistic changed from each period to the next, or from another survey."""
     every = _compared(request, campaign)
-    if (word := choice.word.removeprefix("changes-")) in _CHANGED:
+    if (word := choice.word.removeprefix("changes-")) in CHANGED:
         every, statistic = _latest(request, every, _in_words(word, said))
         statistics, arguments, lines = (
             [statistic] * len(every),
