@@ -335,6 +335,42 @@ def test_noise_that_readings_share_raises_no_more_flags_than_is_said():
     assert alarms[0] < 16 < alarms[1]
 
 
+@pytest.mark.deep
+def test_a_shift_is_flagged_within_the_delay_that_is_stated():
+    """60 fleets of 26,000 with values of their own: a shift at the bound for eight weeks is flagged
+    within eight in at least 44 (of 90 %, α = 1e-4). The control: at the bound of reports that can
+    be linked, whose changes vary by the noise alone, fewer are.
+    """
+    rng, each, people, noise = np.random.default_rng(10), 2_000, 0.24, 0.01
+    asked = campaign(extrapolated=False)
+    first = int((asked.opens - ORIGIN) / WEEK)
+    needed = float(ndtri(0.9) - ndtri(0.01 / (2 * (WEEKS - 2 * EPOCH) * len(windows(EPOCH)))))
+
+    def bound(v: float) -> float:
+        shifts = np.linspace(0, 0.5, 5_001)
+        least = needed * np.sqrt((v + shifts) / each / 8 + 2 * v / each / EPOCH)
+        return float(shifts[np.argmax(shifts >= least)])
+
+    def detected(shift: float) -> bool:
+        own = 0.4 + rng.standard_normal(EPOCH) * (people / each) ** 0.5
+        means, rows, parts = own.copy(), [], []
+        for week in range(WEEKS):
+            reads = (first + week - 1) % EPOCH
+            read = own[reads] + rng.standard_normal() * (noise / each) ** 0.5
+            means[reads] = read + shift * (week >= 44)
+            of_week = [
+                moments(week, each, mean, people + noise, c)
+                for c, mean in enumerate(means.tolist())
+            ]
+            parts += of_week
+            rows.append(moments(week, each * EPOCH, float(means.mean()), people + noise))
+        flags = over_time(asked, rows, parts).flags
+        return bool(np.nanmax(flags[44:52]) == 1)
+
+    assert sum(detected(bound(2 * (people + noise))) for _ in range(60)) >= 44
+    assert sum(detected(bound(2 * noise)) for _ in range(60)) < 44, "the control must fail"
+
+
 def test_later_periods_take_no_flag_back():
     """Means on a line with a jump: flags of the first 47 weeks are the same whether more weeks
     follow, and whether a cohort of a later week is missing. Control: of a campaign of nine years,
