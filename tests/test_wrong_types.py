@@ -46,7 +46,7 @@ LATER = {"campaign_id": "a", "title": "A", "opens": NOW, "closes": NOW + timedel
         (lambda: Top("x", []), "count='x'"),
         (lambda: Top(1, "xy"), "questions='xy'"),
         (lambda: Top(1, [ShareAbove(1.0), 5]), r"questions\[1\]=5"),
-        (lambda: Top(1, []), "questions='0 of them'"),
+        (lambda: Top(1, []), "number of questions=0"),
         (lambda: Quantiles(levels="x"), r"levels\[0\]='x'"),
         (lambda: Histogram(edges="x"), "edges='x'"),
         (lambda: Histogram(edges=5), "edges=5"),

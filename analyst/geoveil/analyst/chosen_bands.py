@@ -89,8 +89,7 @@ class ChosenBands:
             object.__setattr__(
                 self, "shares", tuple(share.on_scale(scale) for share in self.shares)
             )
-        if len(self.shares) > _MOST:
-            raise ParameterError("number of questions", len(self.shares), f"1 to {_MOST}")
+        validation.require_count("number of questions", len(self.shares), 1, _MOST)
         queries = [query for number in range(len(self.shares)) for query in self._queries(number)]
         questions = [PointQuestion(str(i), query) for i, query in enumerate(queries)]
         object.__setattr__(self, "questions", tuple(questions))

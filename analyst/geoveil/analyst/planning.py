@@ -276,8 +276,7 @@ def planned_periods(
         raise ParameterError(
             "periods", periods, "left out: no perturbed number answers this question"
         )
-    if not 2 <= validation.require_count("periods", periods) <= _MOST:
-        raise ParameterError("periods", periods, f"a whole number from 2 to {_MOST:,}")
+    validation.require_count("periods", periods, 2, _MOST)
     validation.between("drift", drift, -1, 1)
     privacy = request.privacy
 

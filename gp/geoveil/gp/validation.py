@@ -75,7 +75,7 @@ def require_count(name: str, value: object, least: int = 1, most: int | None = N
         or value < least
         or (most is not None and value > most)
     ):
-        expected = f">= {least}" if most is None else f"from {least} to {most}"
+        expected = f">= {least}" if most is None else f"from {least:,} to {most:,}"
         raise ParameterError(name, value, f"an integer {expected}")
     return value
 

@@ -59,8 +59,7 @@ def exact_rate(mechanism: HasDensity, points: ArrayLike, outputs: ArrayLike) -> 
         0.25
     """
     path = np.asarray(points, dtype=np.float64)
-    if len(path) < 2:
-        raise ParameterError("points", f"{len(path)} points", "at least two points")
+    validation.require_count("number of points", len(path), 2)
     steps = np.diff(path, axis=0)
     lengths = np.abs(steps) if path.ndim == 1 else np.linalg.norm(steps, axis=-1)
     if not (lengths > 0).all():

@@ -7,7 +7,7 @@ from datetime import datetime
 from geoveil.aggregator.domain.campaign_cache import CampaignStatus
 from geoveil.aggregator.domain.errors import Code, ServiceError
 from geoveil.aggregator.domain.store_contract import CampaignPage
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, validation
 
 MOST_ON_PAGE = 1_000
 _DEFAULT_ON_PAGE = 100
@@ -42,8 +42,7 @@ async def page(read: Read, now: datetime, size: int, token: str, *, closed: bool
         ParameterError: if the token is invalid, or the size out of range.
         ServiceError: STORE_UNAVAILABLE.
     """
-    if not 0 <= size <= MOST_ON_PAGE:
-        raise ParameterError("page_size", size, f"an integer from 0 to {MOST_ON_PAGE:,}")
+    validation.require_count("page_size", size, 0, MOST_ON_PAGE)
     try:
         of_store = await read(token, size or _DEFAULT_ON_PAGE, _MOST_BYTES, None if closed else now)
     except ServiceError as error:

@@ -42,7 +42,7 @@ from geoveil.aggregator.domain.store_contract import (
 from geoveil.aggregator.domain.threads import ConcurrencyLimit, Reader, Writer
 from geoveil.aggregator.domain.watching import PollTimer, watch
 from geoveil.campaign import Campaign, PointQuestion, PublicKey, State, require_attribute
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, validation
 
 __all__ = ["CampaignStatus", "Clock", "Service", "Snapshot", "utc_now"]
 
@@ -235,9 +235,7 @@ class Service:
             ServiceError: DIGEST_MISMATCH if the digest is another campaign's, QUEUE_FULL,
                 CAMPAIGN_FULL, DISK_FULL. No report of the batch was counted then.
         """
-        count = len(reports)
-        if not 1 <= count <= self._max_batch:
-            raise ParameterError("number of reports", count, f"1 to {self._max_batch:,}")
+        count = validation.require_count("number of reports", len(reports), 1, self._max_batch)
         if count > paid:
             self._limits.peers.admit(peer, count - paid)
         publication = await self._library.publication(campaign_id)

@@ -30,6 +30,7 @@ from geoveil.gp import (
     estimate,
     estimated_noise_variance,
     joint_way,
+    validation,
     ways,
 )
 
@@ -203,8 +204,7 @@ def _afford(seconds: float, questions: int, points: int) -> None:
 
 
 def _check(campaign: ValueCampaign, questions: Sequence[PointQuestion]) -> None:
-    if not 1 <= len(questions) <= MOST_QUESTIONS:
-        raise ParameterError("number of queries", len(questions), f"1 to {MOST_QUESTIONS:,}")
+    validation.require_count("number of queries", len(questions), 1, MOST_QUESTIONS)
     labels = [question.label for question in questions]
     if len(set(labels)) != len(labels):
         raise ParameterError("labels of the queries", labels, "distinct")

@@ -26,7 +26,7 @@ from geoveil.aggregator.ops.metrics import Metrics
 from geoveil.aggregator.ops.settings import Settings
 from geoveil.aggregator.ops.tokens import Scope
 from geoveil.campaign import PointQuestion, Reason, State, decode_point_question, encode_privacy
-from geoveil.gp import IntervalMethod, ParameterError, validation
+from geoveil.gp import IntervalMethod, validation
 from geoveil.proto.v1 import (
     analyst_pb2 as pb,
     campaign_pb2,
@@ -402,8 +402,7 @@ _SOUND = MappingProxyType({result: _serialized(result) for result in map(ReportR
 
 def point_questions(request: pb.EstimateQueriesRequest) -> list[PointQuestion]:
     """Return a request's queries; ParameterError if there are too many or one is invalid."""
-    if len(request.queries) > MOST_QUESTIONS:
-        raise ParameterError("number of queries", len(request.queries), f"1 to {MOST_QUESTIONS:,}")
+    validation.require_count("number of queries", len(request.queries), 1, MOST_QUESTIONS)
     return [decode_point_question(index, query) for index, query in enumerate(request.queries)]
 
 

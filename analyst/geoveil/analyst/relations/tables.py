@@ -280,8 +280,7 @@ def _table(
     if any(a & b for a, b in combinations(of_fields, 2)):
         raise ParameterError("fields", names, "different ones")
     shape = tuple(len(groups) for _, groups in grouped)
-    if not 1 <= math.prod(shape) <= MOST_CELLS:
-        raise ParameterError("cells", math.prod(shape), f"at most {MOST_CELLS:,}")
+    validation.require_count("number of cells", math.prod(shape), 1, MOST_CELLS)
     every = tuple(range(len(shape)))
     parts = [f for size in range(1, len(shape)) for f in combinations(every, size)]
     products = dict(

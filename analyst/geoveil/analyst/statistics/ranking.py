@@ -178,10 +178,8 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
 
 
 def _check(m: int, count: int) -> None:
-    if not 2 <= m <= MOST_QUESTIONS:
-        raise ParameterError("questions", f"{m} of them", f"2 to {MOST_QUESTIONS}")
-    if not 1 <= count < m:
-        raise ParameterError("count", count, f"from 1 to {m - 1}, for {m} questions")
+    validation.require_count("number of questions", m, 2, MOST_QUESTIONS)
+    validation.require_count("count", count, 1, m - 1)
 
 
 class _Comparisons:

@@ -74,6 +74,7 @@ from geoveil.gp import (
     joint_way,
     step_exponent_of,
     sums_of,
+    validation,
     ways,
 )
 
@@ -383,8 +384,7 @@ def estimate(
         wrong = f"{integers.dtype}, shape {integers.shape}"
         raise ParameterError("reports", wrong, "integers, one report after the other")
     points = integers.astype(np.int64).reshape(-1, columns)
-    if len(points) < 2:
-        raise ParameterError("number of reports", len(points), "at least 2")
+    validation.require_count("number of reports", len(points), 2)
     blocks = [points[i : i + MOST_AT_ONCE] for i in range(0, len(points), MOST_AT_ONCE)]
     if isinstance(mechanism, PlanarLaplace):
         assert asked is not None  # it was refused

@@ -173,9 +173,8 @@ class TabulatedProfile(EnclosedProfile):
 
 def require_pieces(at: int, values: int, slopes: int) -> None:
     """Refuse a table with too many numbers to check, or with missing or extra numbers."""
+    validation.require_count("number of at", at, 2, MOST_PIECES + 1)
     for name, size, expected in (("values", values, at), ("slopes", slopes, 2 * (at - 1))):
-        if not 2 <= at <= MOST_PIECES + 1:
-            raise ParameterError("number of at", at, f"2 to {MOST_PIECES + 1}")
         if size != expected:
             raise ParameterError(f"number of {name}", size, f"{expected}, for {at} of at")
 
