@@ -249,6 +249,16 @@ def test_an_option_of_two_numbers_is_said_to_have_two(geoveil):
 
 
 OWN = "def own(query, privacy):\n    "
+WITHOUT_A_SOURCE = """from geoveil.gp import LipschitzMechanism
+
+
+class own(LipschitzMechanism):
+    def __init__(self, query, privacy):
+        super().__init__(query, privacy)
+
+    def release(self, point):
+        return super().release(point)
+"""
 
 
 @pytest.mark.parametrize(
@@ -257,6 +267,7 @@ OWN = "def own(query, privacy):\n    "
         (OWN + "raise RuntimeError('a bug')", "line 2 raises RuntimeErro"),
         (OWN + "return None", "a NoneType lacks"),
         (OWN + "return query", "a Threshold lacks"),
+        (WITHOUT_A_SOURCE, "too many positional arguments"),
         ("import sys\n\nsys.exit(3)\n", "a Python file that runs; SystemExit: 3"),
         (None, "there is no such file"),
     ],

@@ -257,8 +257,11 @@ def _repeated(case: Case, points: Array, first: Array, second: Array, failure: f
             worst = int(np.argmin(chance))
             if chance[worst] >= failure / (4 * len(points) ** 2 * len(k)):
                 continue
-            ends = (atoms[0], atoms[-1]) if worst == len(atoms) else (atoms[worst], atoms[worst])
-            return _unlike(point, *ends, k[worst] / n, float(stated[worst]))
+            of = "repeated numbers" if worst == len(atoms) else f"{atoms[worst]:.6g}"
+            return (
+                f"at {_text(point)}, {k[worst] / n:.2%} of reports are {of}, where"
+                f" exp(log_density) is {stated[worst]:.3g}"
+            )
     for point, drawn, others in zip(points, first, second, strict=True):
         alike = int((drawn == others).sum())
         if not alike:

@@ -306,16 +306,19 @@ def checked(
     Raises:
         ParameterError: if it lacks one.
     """
+    made = f"a file whose {name}(query, privacy) returns a mechanism"
     lacking = [part for part in needed if not hasattr(mechanism, part)]
     if lacking:
-        kind = type(mechanism).__name__
-        raise ParameterError(
-            "module",
-            name,
-            f"a file whose {name}(query, privacy) returns a mechanism with {', '.join(needed)};"
-            f" a {kind} lacks {', '.join(lacking)}",
-        )
-    return mechanism if isinstance(mechanism, QueryMechanism) else Checked(name, mechanism, query)
+        permitted = f"with {', '.join(needed)}; a {type(mechanism).__name__} lacks"
+        raise ParameterError("module", name, f"{made} {permitted} {', '.join(lacking)}")
+    if not isinstance(mechanism, QueryMechanism):
+        return Checked(name, mechanism, query)
+    try:
+        inspect.signature(mechanism.release).bind("point", "source")
+    except TypeError as error:
+        permitted = f"{made} with release(point, source); {error}"
+        raise ParameterError("module", name, permitted) from error
+    return mechanism
 
 
 @dataclass(frozen=True, slots=True)
