@@ -49,7 +49,8 @@ def write(figures: Sequence[Figure], file: Path) -> None:
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = [
-        asdict(figure) | {k: _short(getattr(figure, k)) for k in _NUMBERS} for figure in figures
+        asdict(figure) | {k: float(f"{getattr(figure, k):.4g}") for k in _NUMBERS}
+        for figure in figures
     ]
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     file.write_text(f'{{"about": {json.dumps(about)},\n"figures": [\n{lines}\n]}}\n')
@@ -91,10 +92,6 @@ def least(first: Sequence[Figure], again: Sequence[Figure]) -> list[Figure]:
 
 
 _NUMBERS = ("value", "ratio")
-
-
-def _short(number: float) -> float:
-    return float(f"{number:.4g}")
 
 
 def _version(name: str) -> tuple[int, ...]:

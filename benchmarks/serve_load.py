@@ -139,7 +139,8 @@ def _print_alone(database: str, plain: Path) -> None:
         runs = _take_turns(contestants, campaign, 1 + ROUNDS, calls=ALONE, concurrency=1)
     medians = {name: median(of_one[1:]).server_us for name, of_one in runs.items()}
     medians["one commit, sqlite3 alone"] = _plain_us(plain)
-    print(f"one report at a time, µs of the server's processors: {_listed(medians)}")
+    listed = ", ".join(f"{name} {number:,.1f}" for name, number in medians.items())
+    print(f"one report at a time, µs of the server's processors: {listed}")
 
 
 def _plain_us(file: Path) -> float:
@@ -159,10 +160,6 @@ def _plain_us(file: Path) -> float:
     spent = time.process_time() - before
     connection.close()
     return 1e6 * spent / ALONE
-
-
-def _listed(numbers: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {number:,.1f}" for name, number in numbers.items())
 
 
 def _take_turns(

@@ -85,7 +85,8 @@ def described() -> str:
     paths: dict[str, Any] = {}
     for file in _files():
         said = {
-            tuple(at.path): _words(at.leading_comments) for at in file.source_code_info.location
+            tuple(at.path): " ".join(at.leading_comments.split())
+            for at in file.source_code_info.location
         }
         for i, message in enumerate(file.message_type):
             schemas |= _messages("", message, (4, i), said)
@@ -197,10 +198,6 @@ def _with(schema: Mapping[str, Any], comment: str) -> dict[str, Any]:
 
 def _reference(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name.removeprefix(_PACKAGE)}"}
-
-
-def _words(comment: str) -> str:
-    return " ".join(comment.split())
 
 
 if __name__ == "__main__":

@@ -187,8 +187,7 @@ def _disc(p: People) -> float:
     return float(p["income"][_cells("home", p["home"]) == 0].mean())
 
 
-def _here(edge: float) -> Within:
-    return Within("home", Disc(_CENTRE, _DISC_M, _DISC_M), edge, "the disc")
+_HERE = Within("home", Disc(_CENTRE, _DISC_M, _DISC_M), 1_000.0, "the disc")
 
 
 QUESTIONS: Mapping[str, ComparedStatistic] = {
@@ -233,7 +232,7 @@ QUESTIONS: Mapping[str, ComparedStatistic] = {
     ),
     "income within 2.5 km, mean": ComparedStatistic(
         ("home", "income"),
-        lambda r: _value(r.ask(MeanBy("income", [_here(1_000.0)]))),
+        lambda r: _value(r.ask(MeanBy("income", [_HERE]))),
         lambda r: _value(r.ask(MeanBy(_score("income"), [Option("home", "0")]))),
         _disc,
     ),
