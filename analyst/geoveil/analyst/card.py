@@ -251,8 +251,8 @@ def _moved(points: _Points) -> dict[str, Any]:
         center = f"longitude {plane.longitude_deg:g}, latitude {plane.latitude_deg:g}"
         areas.append(f"{digits(plane.radius_m)} metre around {center}")
         for law, feet in _PRECISE.items():
-            most = feet * _FOOT_M * plane.distortion  # in the plane, of places so far apart
-            share = percent(float(gammainc(mechanism.dimension, most / scale)))
+            bound = feet * _FOOT_M * plane.distortion  # in the plane, of places so far apart
+            share = percent(float(gammainc(mechanism.dimension, bound / scale)))
             near.append(
                 f"{name}: {law} calls a place precise within {feet:,} feet"
                 f" ({feet * _FOOT_M:.0f} metre), where {share} of the reported places lie."
