@@ -98,6 +98,8 @@ MISTAKES = {
     "estimate share --label x": "--label",
     "estimate numbers --quantile half": "--quantile",
     "estimate numbers --top 3": "--top",
+    "estimate numbers --histogram nan,5": "--histogram must be a finite number",
+    "plan --form broken.geojson --prior-sample people.csv": "--form must be TOML: invalid",
     "estimate numbers --statistic ''": "--statistic must be a text, which is not empty",
     "estimate numbers --statistic :a=1": "'' is not among the statistics installed here",
     "estimate numbers --curve --csv --json": "--csv",

@@ -87,7 +87,9 @@ def read_toml(name: str, text: object, most: int) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ParameterError(name, str(error), "TOML") from None
+        wrong = str(error)
+        expected = f"TOML: {wrong[:1].lower()}{wrong[1:]}"
+        raise ParameterError(name, f"{len(text):,} characters", expected) from None
 
 
 def toml_of(fields: Sequence[Field]) -> str:

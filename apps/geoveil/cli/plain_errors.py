@@ -95,14 +95,18 @@ def tell_plainly(command: Any) -> None:
 
 
 def _set_by(error: ParameterError, typed: Mapping[str, Any]) -> str | None:
-    """Return the option or argument that set an error's parameter, as typed; None if none did."""
-    own = "--" + error.name.replace("_", "-")
+    """Return the option or argument that set an error's parameter, as typed; None if none did.
+
+    One of several numbers, such as `edges[0]`, is set by what sets them all.
+    """
+    whole = error.name.partition("[")[0]
+    own = "--" + whole.replace("_", "-")
     missing = error.value is None and not _given(typed.get("--config"))  # else perhaps in there
     if own in typed and (_given(typed[own]) or missing):
         return own
     there = [
         spelling
-        for name in _ALSO_CALLED.get(error.name, "").split()
+        for name in _ALSO_CALLED.get(whole, "").split()
         for spelling in (f"--{name}", name)
         if spelling in typed
     ]
@@ -234,5 +238,4 @@ def _line_in(file: Path, error: BaseException) -> int | None:
     elsewhere = re.findall(
         rf'File "[^"]*{re.escape(file.name)}", line ([0-9]+)', str(error.__cause__)
     )
-    lines = here or [int(line) for line in elsewhere]
-    return lines[-1] if lines else None
+    return next(reversed(here or [int(line) for line in elsewhere]), None)
