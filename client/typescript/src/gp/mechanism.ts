@@ -81,13 +81,10 @@ export function below(z: number): number {
 
 /** P[Z > u], rounded down by at most 2^-41: by bisection, because noises are given by their quantiles. */
 function survival(tail: Tail, u: Interval): number {
-  if (!u.known) return 0; // divided by a scale of the noise that is not distinguishable from 0
-  const most = u.near;
-  if (most <= 0) return 0.5;
   let [low, high] = [0, 0.5];
   for (let i = 0; i < 40; i++) {
     const middle = (low + high) / 2;
-    if (withPrecision(80, () => tail(constant(middle)).near) > most) low = middle;
+    if (withPrecision(80, () => u.below(tail(constant(middle))))) low = middle; // never where u is not known
     else high = middle;
   }
   return low;
