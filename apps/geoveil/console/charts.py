@@ -104,10 +104,15 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 
 def number(value: float) -> str:
-    """Return the label of a number on an axis."""
+    """Return the label of a number on an axis.
+
+    Example:
+        >>> number(-0.25), number(-25_000.0)
+        ('−0.25', '−25,000')
+    """
     if 0 < abs(value) < 1e-3:
         return significant(value)
-    return f"{value:,.6g}".replace("-", "−") if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,{'.6g' if abs(value) < 1e4 else '.0f'}}".replace("-", "−")
 
 
 def picture_of(result: Result) -> Markup | None:
