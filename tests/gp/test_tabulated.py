@@ -116,6 +116,21 @@ def test_a_cell_holds_the_slope_however_its_edges_are_rounded():
     assert min(first, 2 * half_way - (first + last) / 2, last) > least
 
 
+@pytest.mark.parametrize("ray", [False, True])
+def test_a_table_does_not_add_slopes_of_corners_that_coincide(ray):
+    """Two ramps that touch, and a corner at a centre. Control: the formula's own bound does."""
+
+    def ramps(u: Any, ops: Any) -> Any:
+        zero, one = ops.constant(0), ops.constant(1)
+        if ray:
+            return ops.minimum(ops.maximum(u, -3 * u), one)
+        return ops.clip(u, zero, one) + ops.clip(u - 1, zero, one)
+
+    profile = FormulaProfile(ramps, scale=5.0, extent=3.0, ray=ray)
+    assert TabulatedProfile.of(profile, ray=ray).lipschitz == pytest.approx(0.2, rel=1e-6)
+    assert profile.lipschitz > 0.39
+
+
 @pytest.mark.parametrize("away", [0.0, 1e12, -1e12])
 def test_values_far_from_0_make_no_slope_steeper(away):
     table = TabulatedProfile((0.0, 1.0, 2.0), (away, away + 1, away + 3), (0.0,) * 4)

@@ -60,7 +60,10 @@ class EnclosedProfile(Profile):
 
     @property
     def lipschitz(self) -> float:
-        """The steepest slope |φ'|: certified, up to half a percent above."""
+        """The steepest slope |φ'|: certified, up to half a percent above.
+
+        More for a formula whose corners coincide: see `FormulaProfile`.
+        """
         return self._cells.lipschitz / self.scale
 
     @property

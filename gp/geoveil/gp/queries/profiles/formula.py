@@ -44,7 +44,9 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
             `ops`, an `Arithmetic`: ops.exp, log, sqrt, power, minimum, maximum, clip, absolute,
             piecewise, constant. It must be continuous, with a bounded slope. It is called once,
             here. Doubles are exact, so pieces that meet at a third need
-            ops.constant(Fraction(1, 3)). A base below 0 needs an integer exponent.
+            ops.constant(Fraction(1, 3)). A base below 0 needs an integer exponent. Where corners
+            coincide, as of two ramps that touch, or lie at the centre of a ray, bounds count
+            slopes that f does not have; those of a table, `TabulatedProfile.of`, do not.
         scale: the unit of u, > 0, in the unit of the points.
         extent: |u| from which φ keeps its value, in [0.001, 1e6].
         ray: whether s is never negative; `Radial` sets it.
