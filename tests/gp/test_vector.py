@@ -418,6 +418,31 @@ def test_the_largest_variance_in_the_plane_is_attained():
     assert loose >= 3
 
 
+@pytest.mark.parametrize("direction", [(3.0, 4.0), (0.0, -2.0)])
+def test_the_noise_beside_linear_queries_in_the_plane_is_attained(direction):
+    """Control: no place is where all are steepest, and the sum is more than 5 % too large."""
+    ramp = Threshold(0.0, 1.0).profile
+    queries: list[Query] = [
+        Linear(ramp, direction, 1.0),
+        Linear(ramp, [-x for x in direction], 6.0),
+        Disc((-2.0, 1.0), 1.0, 0.5),
+        GaussianKernel((4.0, 0.0), 1.0),
+    ]
+    vector = VectorSmoothMechanism(queries, GeoPrivacy(9.0, per=3.6))
+    rng = np.random.default_rng(7)
+    x = rng.uniform(-9, 9, (9_000, 2))
+    for size in (1.0, 0.3, 0.1, 0.03, 0.01, 0.003):
+        best = x[np.argsort(vector.smooth_bound(x))[-20:]]
+        x = np.concatenate([best, np.repeat(best, 100, 0) + size * rng.normal(size=(2_000, 2))])
+    attained = float(vector.smooth_bound(x).max())
+    assert attained <= vector.largest_bound <= 1.01 * attained
+    assert vector.largest_scale * vector.eta > 1.05 * attained
+    for answer in vector.answers:
+        law = answer.law()
+        assert law is not None
+        assert not law.loose
+
+
 PLANE: list[Query] = [
     GaussianKernel((0.0, 0.0), 9.0),
     Disc((5.0, 5.0), 20.0, 6.0),

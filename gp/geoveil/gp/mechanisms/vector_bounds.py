@@ -114,6 +114,8 @@ class _Share:
             ends = np.sort([_distance(self.plain, near), _distance(self.plain, far)], axis=0)
         elif isinstance(self.plain, TwoWayThreshold):
             ends = np.stack([_distance(self.plain, low), _distance(self.plain, high)])
+        elif isinstance(self.plain, Linear):
+            ends = at + np.array([[-1.0], [1.0]]) * ((high - low) @ _along(self.plain)) / 2
         else:
             ends = at + np.array([[-1.0], [1.0]]) * np.linalg.norm(high - low, axis=1) / 2
             if isinstance(self.plain, Polygon):
@@ -124,6 +126,8 @@ class _Share:
 
     def across(self, middle: Array, half: Array, at: Array) -> Array:
         """Return how much each axis of boxes contributes to the bounds of distances, (n, k)."""
+        if isinstance(self.plain, Linear):
+            return half * _along(self.plain)
         if not hasattr(self.plain, "center") and not isinstance(self.plain, TwoWayThreshold):
             return half
         moved = [
@@ -161,7 +165,7 @@ class VectorSearch:
 
     def __init__(self, vector: VectorSmoothMechanism) -> None:
         self.vector, self.beta = vector, float(vector._beta)
-        self.queries, half = _along_centers(vector.queries)
+        self.queries, half = _along_centers(_turned(vector.queries))
         self._shares: dict[tuple[int, ...], _Share] = {}
         self._wider: dict[tuple[int, bool], float] = {}
         self._leaves: dict[bool, Array] = {}
@@ -203,8 +207,8 @@ class VectorSearch:
     def largest(self) -> float:
         """Return an upper bound of B(x) for all x, in 1/(unit of x).
 
-        It is at most 0.2 % above what B attains, where 65,536 boxes suffice. If a query is linear
-        in the plane or from another package, all count as if they were steepest at one place.
+        It is at most 0.2 % above what B attains, where 65,536 boxes suffice. If a query is from
+        another package, or linear and not `_turned`, all count as if steepest at one place.
         """
         if not self.corners.size:
             return self.everywhere
@@ -219,8 +223,7 @@ class VectorSearch:
         `beyond`, before the first and after the last, on those sides. Its own share of B is that of
         its profile in the part. The shares of others are as close as `largest` is, relative to the
         greatest B of the part, or to within 1 % of how far apart the least and the greatest B of
-        all are, where 65,536 boxes tell; in the plane next to a linear query, as wide as they can
-        be.
+        all are, where 65,536 boxes tell; without boxes as wide as they can be.
         """
         if beyond is not None:
             self._leaves.clear()  # of another query
@@ -317,12 +320,13 @@ class VectorSearch:
         points = np.concatenate([points + (goal - s)[:, None] * way / aside, self.far])
         cover = self.corners[:, None] if leaves is None else leaves.swapaxes(1, 2)
         boxes = [np.stack([points, points]), cover]
-        if leaves is None and any(
-            isinstance(query.unclipped, TwoWayThreshold) for query in self.queries
-        ):
+        endless = any(
+            isinstance(query.unclipped, (Linear, TwoWayThreshold)) for query in self.queries
+        )
+        if leaves is None and endless and len(self.far[0]) > 1:
             # The sides that their bands cross, far outside.
-            strips = np.stack([self.corners, self.corners], axis=1)
-            strips[:, [0, 1], [0, 1]] = self.far[1]
+            strips = np.stack([self.corners] * 4, axis=1)
+            strips[:, [0, 1, 2, 3], [0, 1, 0, 1]] = self.far[:, :2].ravel()
             boxes.append(strips)
         return np.concatenate(boxes, axis=1).swapaxes(1, 2)
 
@@ -363,6 +367,38 @@ def _distance(plain: Query, points: Array) -> Array:
     """Return distances, as without caps, of points (n, k), (n,)."""
     points = points[:, 0] if points.shape[1] == 1 else points
     return np.asarray(plain.signed_distance(points, FLOAT))
+
+
+def _along(plain: Linear) -> Array:
+    """Return how much a distance changes along each axis at most, (k,)."""
+    return np.asarray(np.abs(plain.direction) / np.linalg.norm(plain.direction))
+
+
+def _turned(queries: Sequence[Query]) -> Sequence[Query]:
+    """Return queries of the same distances, turned so that linear ones are along the first axis.
+
+    Returns them as they are if linear ones are not parallel, or if others have no center.
+    """
+    plain: list[Any] = [query.unclipped for query in queries]
+    directions = [query.direction for query in plain if isinstance(query, Linear)]
+    others = [query for query in plain if not isinstance(query, Linear)]
+    if queries[0].dimension == 1 or not directions or not all(hasattr(q, "center") for q in others):
+        return queries
+    lengths, axes = np.linalg.svd(np.array(directions))[1:]
+    if (lengths[1:] > _EVEN * lengths[0]).any():
+        return queries
+    origin = np.array(others[0].center) if others else np.zeros(len(axes))
+    moved = []
+    for query, old in zip(queries, plain, strict=True):
+        if isinstance(old, Linear):
+            along = np.array(old.direction)
+            first = (float(axes[0] @ along), *np.zeros(len(axes) - 1).tolist())
+            shift = float(along @ origin / np.linalg.norm(along))
+            new = replace(old, direction=first, offset=old.offset - shift)
+        else:
+            new = replace(old, center=tuple((axes @ (np.array(old.center) - origin)).tolist()))
+        moved.append(new if query is old else replace(query, query=new))  # type: ignore[type-var]
+    return moved
 
 
 def _along_centers(queries: Sequence[Query]) -> tuple[Sequence[Query], bool]:
@@ -431,7 +467,7 @@ def _around(query: Query, reach: float) -> list[Array]:
     places = [getattr(plain, name) for name in names if hasattr(plain, name)]
     if isinstance(plain, Polygon):
         places = [corner for part in plain.region for ring in part for corner in ring]
-    elif isinstance(plain, Linear) and plain.dimension == 1:
+    elif isinstance(plain, Linear) and np.count_nonzero(plain.direction) == 1:
         places = [plain.offset * np.sign(plain.direction)]
     if not places or not _is_ours(plain):
         return []
