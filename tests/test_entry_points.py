@@ -179,6 +179,8 @@ class Faulty(Statistic):
     def steps(self, campaign, confidence):
         if self.at == "asking":
             yield 1 / 0
+        if self.at == "numbers":
+            yield [1, 2]
         yield from Quantiles().steps(campaign, confidence)
         if self.at == "answering":
             raise TypeError("secret")
@@ -283,6 +285,7 @@ def test_a_statistic_that_is_none_is_refused_and_others_go_on(statistics, report
     [
         ("making", "ZeroDivisionError"),
         ("asking", "ZeroDivisionError"),
+        ("numbers", "TypeError"),
         ("answering", "TypeError"),
         ("nothing", "AttributeError"),
         ("rows", "ZeroDivisionError"),

@@ -176,10 +176,20 @@ def _guarded(
     A result of another package is read once, so that an error in its rows names the statistic.
     """
     with code_of_packages(type(asked)):
-        result = yield from asked.steps(campaign, confidence)
+        result = yield from passed_on(asked.steps(campaign, confidence), _only_questions)
         if package_of(type(result)) is not None:
             json.dumps(result.to_dict(), allow_nan=False)
         return result
+
+
+def _only_questions(asked: Asked) -> Asked:
+    """Return what a statistic yields, if it is questions."""
+    questions: object = asked.questions if isinstance(asked, Separately) else asked
+    if not isinstance(questions, Sequence) or not all(
+        isinstance(question, PointQuestion) for question in questions
+    ):
+        raise TypeError("a statistic yields sequences of PointQuestion")
+    return asked
 
 
 def passed_on(
