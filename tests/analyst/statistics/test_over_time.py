@@ -222,6 +222,7 @@ def test_a_change_is_that_of_cohorts_that_answer_in_both_periods():
         made = curve(told[:8], cohort)
         change = made.change(0, 6)
         assert change.cohorts == 4
+        assert change.n < sum(np.array(made.counts)[[0, 6]]) / 2
         held += change.ci_low <= 0 <= change.ci_high
         difference = made.values[6] - made.values[0]
         held_by_values += change.ci_low <= change.value - difference <= change.ci_high

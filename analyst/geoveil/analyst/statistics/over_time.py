@@ -258,7 +258,7 @@ class OverTime(Series):
         if first >= last:
             raise ParameterError("last", last, f"more than first={first}")
         a, b = self.periods.index(first), self.periods.index(last)
-        count, value, error, (below, above) = self._change(a, b, level)
+        count, n, value, error, (below, above) = self._change(a, b, level)
         said = (
             f"The change is the mean of those of {count} cohorts, which have nobody in common: each"
             " is compared with itself at both times. The error is that between cohorts."
@@ -273,14 +273,14 @@ class OverTime(Series):
             ci_low=value - below,
             ci_high=value + above,
             confidence=level,
-            n=self.counts[a] + self.counts[b],
+            n=n,
             privacy=self.privacy,
             about=(said,),
             cohorts=count,
         )
 
-    def _change(self, a: int, b: int, level: float) -> tuple[int, float, float, Array]:
-        """Return the number of cohorts, a change, its standard error, and its margins.
+    def _change(self, a: int, b: int, level: float) -> tuple[int, int, float, float, Array]:
+        """Return the numbers of cohorts and of reports, a change, its error, and its margins.
 
         A later extrapolated answer may subtract a reading that the earlier one adds: (1 + r)y − ry'
         and (1 + s)z − sy have noise with a correlation of −1/√5 or more, for r and s in [0, 1].
@@ -305,7 +305,7 @@ class OverTime(Series):
                 )
                 margins = np.array([mean - ends.low, ends.high - mean])
                 least = float(stdtrit(freedom, (1 + level) / 2)) * error
-                return count, mean, error, np.maximum(margins, least)
+                return count, int(n.sum()), mean, error, np.maximum(margins, least)
         earlier, other = self.standard_errors[[a, b]].tolist()
         together = 2 / math.sqrt(5) if self.extrapolated else 0.0
         scale = critical_value_of_one(level) / critical_value_of_many(
@@ -316,7 +316,8 @@ class OverTime(Series):
         margins = np.sqrt(before**2 + after**2 + together * before * after)
         error = math.sqrt(earlier**2 + other**2 + together * earlier * other)
         value = float(self.values[b] - self.values[a])
-        return 0, value, error, np.maximum(margins, critical_value_of_one(level) * error)
+        margins = np.maximum(margins, critical_value_of_one(level) * error)
+        return 0, self.counts[a] + self.counts[b], value, error, margins
 
     def plot(self, ax: Axes | None = None) -> Axes:
         at = np.array([when.timestamp() / 86_400 for when in self.begins])
