@@ -62,9 +62,10 @@ def test_bytes_bring_period_and_minimum_back(period, minimum):
 
 
 @pytest.mark.parametrize(
-    "period", [timedelta(0), timedelta(seconds=59), timedelta(days=-7), 7, "7d"]
+    "period",
+    [timedelta(0), timedelta(seconds=59), timedelta(days=-7), timedelta.max, 7, "7d"],
 )
-def test_periods_last_at_least_a_minute(period):
+def test_periods_last_a_minute_to_ten_thousand_years(period):
     with pytest.raises(ParameterError, match="period must be at least a minute"):
         replace(ONCE, period=period)
 

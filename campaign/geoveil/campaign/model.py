@@ -25,6 +25,8 @@ from geoveil.gp import GeoPrivacy, ParameterError, QueryMechanism, enum_repr, la
 MOST_SLOTS = 100_000
 """The most columns times periods, which is a server's number of sums for a campaign."""
 _LEAST = timedelta(minutes=1)
+_LONGEST = timedelta(seconds=315_576_000_000)
+"""The longest duration of Protocol Buffers, about 10,000 years."""
 _TEN_YEARS = timedelta(days=3660)
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -297,8 +299,9 @@ class Campaign(ABC):
                 few = f"so few that queries times cohorts are at most {MOST_SLOTS:,}"
                 raise ParameterError("readings.cohorts", self.cohorts, few)
             return
-        if not isinstance(self.period, timedelta) or self.period < _LEAST:
-            raise ParameterError("period", str(self.period), "at least a minute, or None")
+        if not isinstance(self.period, timedelta) or not _LEAST <= self.period <= _LONGEST:
+            expected = f"at least a minute, at most {_LONGEST.days:,} days, or None"
+            raise ParameterError("period", str(self.period), expected)
         if self.slots > MOST_SLOTS:
             raise ParameterError(
                 "period",

@@ -74,7 +74,7 @@ export function say(key: Key, values: Readonly<Record<string, string | number>> 
   if (!messages) throw new GeoveilError("unsupported", "await loadMessages() first");
   const { n } = values;
   const message = messages[key];
-  const form = typeof message === "string" ? message : message[new Intl.PluralRules(language).select(Number(n)) === "one" ? "one" : "other"];
+  const form = typeof message === "string" ? message : message[new Intl.PluralRules(language, { maximumFractionDigits: 6 }).select(Number(n)) === "one" ? "one" : "other"];
   return form.replace(/\{(\w+)\}/g, (_, name: string) => (name === "n" ? digits(Number(n)) : String(values[name])));
 }
 

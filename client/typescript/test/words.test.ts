@@ -30,6 +30,7 @@ test("a number chooses the form of a message, and a part of a message is no mess
   assert.equal(say("days", { n: 2 }), "2 jours");
   assert.equal(say("quoted", { text: "{n} $& {text}" }), "«\u00a0{n} $& {text}\u00a0»");
   await speak("en");
+  assert.equal(say("days", { n: 1.00014 }), "1.00014 days");
 });
 
 test("texts are shown in the first language of the reader that they are in, else the first", async () => {
