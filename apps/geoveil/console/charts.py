@@ -21,7 +21,6 @@ from geoveil.analyst import (
     DistrictShares,
     PartitionShares,
     Result,
-    code_of_packages,
     lines_of,
     outlines_of,
     place_for_name,
@@ -117,11 +116,6 @@ def number(value: float) -> str:
 
 def picture_of(result: Result) -> Markup | None:
     """Return the picture of a result; None if its kind has none."""
-    with code_of_packages(type(result)):
-        return _picture_of(result)
-
-
-def _picture_of(result: Result) -> Markup | None:
     if isinstance(result, DensityMap):
         return density_map(result)
     if isinstance(result, DistrictShares):

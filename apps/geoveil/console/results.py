@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from geoveil.analyst import GeoResult, Result, cells
+from geoveil.analyst import GeoResult, Result, cells, code_of_packages
 from geoveil.console.charts import picture_of
 from geoveil.console.http import RefusedError, Response, download
 
@@ -57,7 +57,7 @@ def shown_result(result: Result, code: str = "", picture: Markup | None = None) 
     every = result.rows()
     rows = every[:_MOST_ROWS]
     lines = [cells(row) for row in rows]
-    drawn = picture_of(result) if picture is None else picture
+    drawn = _drawn(result, picture)
     kinds = ["csv", "json"]
     if isinstance(result, GeoResult):
         kinds.append("geojson")
@@ -97,11 +97,16 @@ def file_of(result: Result, kind: str, name: str, picture: Markup | None = None)
     elif kind == "geojson" and isinstance(result, GeoResult):
         content = json.dumps(result.to_geojson(), allow_nan=False)
     elif kind == "svg":
-        drawn = picture_of(result) if picture is None else picture
+        drawn = _drawn(result, picture)
         content = None if drawn is None else str(drawn)
     if content is None:
         raise RefusedError(404, f"this result has no form {kind[:20]!r}")
     return download(content.encode(), _KINDS[kind], f"{name}.{kind}")
+
+
+def _drawn(result: Result, picture: Markup | None) -> Markup | None:
+    with code_of_packages(type(result)):
+        return picture_of(result) if picture is None else picture
 
 
 def json_text(result: Result) -> str:
