@@ -100,9 +100,9 @@ def test_an_atom_does_not_keep_the_other_reports_from_being_compared(noise, agre
 class OnAGrid:
     """Discrete Laplace noise, stated by the logarithms of its probabilities, quieter far away."""
 
-    def __init__(self, query, privacy, step, noise, off):
+    def __init__(self, query, privacy, step, noise, off, floor):
         self.query, self.privacy, self.step, self.noise = query, privacy, step, noise
-        self.off = off
+        self.off, self.floor = off, floor
         self.decay = step * privacy.rate / query.lipschitz / 1.4
 
     def nearest(self, x):
@@ -116,28 +116,30 @@ class OnAGrid:
     def log_density(self, y, x):
         k = np.asarray(y) / self.step
         logs = np.log(np.tanh(self.decay / 2)) - self.decay * np.abs(k - self.nearest(x))
-        return np.where(np.abs(k - np.rint(k)) <= self.off, logs, -np.inf)
+        return np.where(np.abs(k - np.rint(k)) <= self.off, logs, self.floor)
 
 
 @pytest.mark.parametrize(
-    ("step", "noise", "off", "agrees"),
+    ("step", "noise", "off", "floor", "agrees"),
     [
-        (1 / 16, 1.0, 0.0, True),
-        (1 / 16, 1.0, 1e-6, True),
-        (1 / 16, 0.5, 0.0, False),
-        (1 / 16, 0.5, 1e-6, False),
-        (2.0**-30, 1.0, 0.0, False),
+        (1 / 16, 1.0, 0.0, -np.inf, True),
+        (1 / 16, 1.0, 1e-6, -np.inf, True),
+        (1 / 16, 1.0, 0.0, np.log(1e-300), True),
+        (1 / 16, 0.5, 0.0, -np.inf, False),
+        (1 / 16, 0.5, 1e-6, -np.inf, False),
+        (1 / 16, 0.5, 0.0, np.log(1e-300), False),
+        (2.0**-30, 1.0, 0.0, -np.inf, False),
     ],
 )
 def test_a_law_on_a_grid_is_compared_where_values_repeat_and_not_kept_where_none_do(
-    step, noise, off, agrees
+    step, noise, off, floor, agrees
 ):
     """So, too, where the density takes numbers for those of the grid that are a little off."""
 
     def make(query, privacy):
         if query.dimension == 2:
             raise UnsupportedError("a line only")
-        return OnAGrid(query, privacy, step, noise, off)
+        return OnAGrid(query, privacy, step, noise, off, floor)
 
     rows = own_cases({"mine": make})[:1]
     assert (differing(rows, samples=SAMPLES, seed=1) == ()) == agrees

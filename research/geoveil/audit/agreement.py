@@ -17,6 +17,7 @@ from geoveil.audit.counts import Counts, crowds
 from geoveil.audit.dependence import chance_of_even_counts, chance_of_order, likeliest
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.draws import at_least, copies
+from geoveil.audit.refinement import FAINT
 
 Array = NDArray[np.float64]
 Point = tuple[float, ...]
@@ -150,7 +151,7 @@ def _compare(
         rest = first[~np.isin(first, atoms)]
         values = np.unique(rest)
         between = values[:-1] + OFF_GRID * np.diff(values)
-        if not len(between) or np.isneginf(_logs(case, between, point)).all():  # only atoms
+        if not len(between) or (_logs(case, between, point) < FAINT).all():  # only atoms
             skipped += np.exp(_logs(case, atoms, point)).sum() < _RECOGNIZED
             continue
         if len(values) < max((1 - _TIES) * len(rest), 2):

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.audit.agreement import OFF_GRID, OFTEN
 from geoveil.audit.case import Array, Audited, Case, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
+from geoveil.audit.refinement import FAINT
 from geoveil.audit.selection import Selects, far_fraction, led_pairs, worst_pair, worst_utilities
 from geoveil.gp import (
     GeoPrivacy,
@@ -436,7 +437,7 @@ def _summed(case: Case, drawn: Array, even: Array) -> Case:
     values, counts = np.unique(drawn, return_counts=True)
     between = values[:-1] + OFF_GRID * np.diff(values)
     logs = case.mechanism.log_density(between[:, None], case.path[::_FEWER])
-    if len(between) and np.isneginf(logs).all():
+    if len(between) and (logs < FAINT).all():
         grid = _grid(values, even[0], even[-1])
         return replace(case, outputs=grid, atoms=grid)
     atoms = values[counts >= OFTEN]
