@@ -224,9 +224,9 @@ def cells_of(centers: Array, half: float) -> list[list[Place]]:
         for turned in ((True, False), (False, True))
         for side in (-1, 1)
     ]
-    found = Voronoi(np.concatenate([centers, *mirrored]))
-    regions = (found.regions[at] for at in found.point_region[: len(centers)])
-    return [[(x, y) for x, y in found.vertices[corners].tolist()] for corners in regions]
+    diagram = Voronoi(np.concatenate([centers, *mirrored]))
+    regions = (diagram.regions[at] for at in diagram.point_region[: len(centers)])
+    return [[(x, y) for x, y in diagram.vertices[corners].tolist()] for corners in regions]
 
 
 def _plane_of(
