@@ -121,10 +121,10 @@ def test_a_table_does_not_add_slopes_of_corners_that_coincide(ray):
     """Two ramps that touch, and a corner at a centre. Control: the formula's own bound does."""
 
     def ramps(u: Any, ops: Any) -> Any:
-        zero, one = ops.constant(0), ops.constant(1)
+        top = ops.constant(1)
         if ray:
-            return ops.minimum(ops.maximum(u, -3 * u), one)
-        return ops.clip(u, zero, one) + ops.clip(u - 1, zero, one)
+            return ops.minimum(ops.maximum(u, -3 * u), top)
+        return ops.clip(u, ops.constant(0), top) + ops.clip(u - 1, ops.constant(0), top)
 
     profile = FormulaProfile(ramps, scale=5.0, extent=3.0, ray=ray)
     assert TabulatedProfile.of(profile, ray=ray).lipschitz == pytest.approx(0.2, rel=1e-6)
