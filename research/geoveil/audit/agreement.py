@@ -237,7 +237,7 @@ def _as_drawn(reports: Array, rng: np.random.Generator) -> Array:
 
 def _repeated(case: Case, points: Array, first: Array, second: Array, failure: float) -> str:
     """Return where repeated numbers have a share other than the stated one; '' if nowhere."""
-    from scipy.stats import binom
+    from scipy.special import bdtr, bdtrc  # the binomial law, faster than `scipy.stats`
 
     n = second.shape[1]
     for start, drawn in zip(points, first, strict=True):
@@ -252,7 +252,7 @@ def _repeated(case: Case, points: Array, first: Array, second: Array, failure: f
             both = masses, masses + _cells(case, atoms, point)
             k, stated, most = (np.append(every, every.sum()) for every in (hits, *both))
             least, most = np.minimum(stated, 1.0), np.minimum(most, 1.0)
-            chance = 2 * np.minimum(binom.cdf(k, n, least), binom.sf(k - 1, n, most))
+            chance = 2 * np.minimum(bdtr(k, n, least), bdtrc(k - 1, n, most))
             if stated[-1] > 1 + 1e-6:
                 return f"at {_text(point)}, numbers repeat more often than the density lets them"
             worst = int(np.argmin(chance))
