@@ -338,16 +338,11 @@ class ReportSender:
                     key = self._failed(error, campaign_id, backoff)
                     ready = set() if key == SERVER else ready - {key}
                 else:
-                    outcome = replace(
-                        entry,
-                        status=result.status,
-                        settled=self._timing.now(),
-                        rejection=result.rejection,
-                    )
+                    outcome = replace(entry, status=result.status, rejection=result.rejection)
                     self._backoff.succeeded(campaign_id)
                     backoff.succeeded(campaign_id)
                     counts[result.status] += 1
-                yield Local(partial(self._journal.record_outcome, outcome), durable)
+                yield Local(partial(self._record, outcome), durable)
             # Only while the server responds, since refused requests have not left.
             together = min(2 * together, _MOST_TOGETHER)
         if self._session.gives_tokens:
@@ -385,13 +380,17 @@ class ReportSender:
         for entry in self._journal.pending():
             departs = entry.contribution.departs
             if now - entry.contribution.closes > KEPT_AFTER_CLOSE:
-                expired = replace(entry, status=DeliveryStatus.EXPIRED, settled=now)
-                self._journal.record_outcome(expired)
+                self._record(replace(entry, status=DeliveryStatus.EXPIRED))
             elif departs is None or departs <= now:
                 waiting.append(entry)
             else:
                 held.append(entry.contribution)
         return waiting, held
+
+    def _record(self, outcome: Entry) -> None:
+        """Record an outcome, settled now: until then, another process may have sent it again."""
+        settled = None if outcome.status is DeliveryStatus.PENDING else self._timing.now()
+        self._journal.record_outcome(replace(outcome, settled=settled))
 
     def _keep(self, campaign_id: str, response: collector_pb2.GetCampaignResponse) -> Campaign:
         envelope = response.envelope.SerializeToString(deterministic=True)
