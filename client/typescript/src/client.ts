@@ -448,7 +448,7 @@ export class Client {
         const outcome = report ? outcomeOf(await this.#transport.submit(campaignId, unhex(entry.digest)!, unhex(report)!, end - performance.now())) : TAKEN;
         if (!outcome) throw new TransportError("unknown");
         for (const one of told) one.succeeded(campaignId);
-        await this.#settle({ ...marked, ...outcome, failure: undefined, settledUs: this.#nowUs().toString() });
+        await this.#settle({ ...marked, ...outcome, failure: undefined });
         if (outcome.status === "acknowledged") acknowledged += 1;
         else rejected += 1;
       } catch (error) {
@@ -461,11 +461,12 @@ export class Client {
     return { acknowledged, rejected, pending: waiting.length - acknowledged - rejected };
   }
 
-  /** Record the outcome of a report, unless another tab already has. */
+  /** Record the outcome of a report, settled now, unless another tab already has. */
   async #settle(entry: Entry): Promise<void> {
     await this.#storage.exclusively(async (journal) => {
       const now = (await journal.entries()).find((e) => e.campaignId === entry.campaignId && e.period === entry.period);
-      if (now?.status === "pending") await journal.settle(entry);
+      const settled = entry.status !== "pending" && { settledUs: this.#nowUs().toString() };
+      if (now?.status === "pending") await journal.settle({ ...entry, ...settled });
     });
   }
 
