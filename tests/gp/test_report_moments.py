@@ -12,6 +12,7 @@ from geoveil.gp import (
     LipschitzMechanism,
     PlanarLaplace,
     PowerLaw,
+    Radial,
     Range,
     SmoothedRegion,
     SmoothMechanism,
@@ -171,3 +172,19 @@ def test_a_person_far_away_counts_however_noisy_others_are():
     assert moments.jumps(0.0)[1] == pytest.approx(values[-1])  # far to the right there is none
     nobody = interval_of_mean(60, 0.0, 0.0, 0.95, mechanism.limits)
     assert nobody.high >= values[-1] * (1 - 0.025 ** (1 / 60))  # it was 0
+
+
+def test_a_person_counts_whose_noise_points_away_from_their_mean():
+    """Control: the ratio of their moments, which has the sign of the noise."""
+    at, values = (0.0, 9.6, 10.1, 12.1), (0.95, 0.95, 0.25, 0.18)
+    dip = TabulatedProfile(at, values, (0.0, 0.0, 0.0, -1.3, -1.3, 0.0), ray=True)
+    mechanism = DebiasedLaplace(Radial(dip, 0.0), GeoPrivacy(1.0, per=1.0))
+    truth = 0.98 * 0.18 + 0.02 * float(mechanism.query.value(10.9))
+    interval = interval_of_mean(46, 0.18, 0.0, 0.95, mechanism.limits)  # nobody of them is met
+    assert interval.low < truth < 0.18
+    moments = mechanism.report_moments()
+    first, second, third = moments.points[: moments.laws].T
+    square = second - 2 * 0.18 * first + 0.18**2
+    cube = third - 3 * 0.18 * second + 3 * 0.18**2 * first - 0.18**3
+    met = square > 1e-9
+    assert (cube[met] / square[met]).min() > -0.01

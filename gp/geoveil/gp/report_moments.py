@@ -70,15 +70,15 @@ class ReportMoments:
         return float((lower @ at).max()), float((upper @ at).min())
 
     def jumps(self, mean: float) -> tuple[float, float]:
-        """Return the bounds of E(y − mean)³/E(y − mean)² over all people.
+        """Return the bounds of E(y − mean)³/E(y − mean)² and of E y − mean over all people.
 
-        One person who was not met moves a sum by about as much.
+        One person who was not met moves a sum by about as much; noise may point the other way.
         """
         first, second, third = self.points[: self.laws].T
         square = second - 2 * mean * first + mean**2
         cube = third - 3 * mean * second + 3 * mean**2 * first - mean**3
         resolved = square > _RESOLVED * np.minimum(second + mean**2, square.max())
-        ratios = cube[resolved] / square[resolved]
+        ratios = np.concatenate([cube[resolved] / square[resolved], first - mean])
         return float(ratios.min()), float(ratios.max())
 
     @property
