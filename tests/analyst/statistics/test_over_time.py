@@ -230,24 +230,27 @@ def test_a_change_is_that_of_cohorts_that_answer_in_both_periods():
     assert held_by_values < 49, "the control must fail"
 
 
-def test_a_change_is_held_where_cohorts_are_of_unequal_size():
-    """400 fleets of 950, 30 and 20 people: at least 363 intervals hold 0 (95 %, α = 1e-4). The
-    control: with the error of cohorts of equal size, Student's intervals hold fewer.
+@pytest.mark.parametrize(
+    ("sizes", "read"), [((950, 30, 20), (True,) * 3), ((5000, 12, 13), (True, False, False))]
+)
+def test_a_change_is_held_where_cohorts_are_of_unequal_size(sizes, read):
+    """400 fleets whose cohorts have read anew, or only the largest: at least 363 intervals hold 0
+    (95 %, α = 1e-4). The control: with the error of cohorts of equal size, Student's hold fewer.
     """
-    rng = np.random.default_rng(9)
-    sizes = np.array([950, 30, 20])
+    rng, people, deviations = np.random.default_rng(9), sum(sizes), (0.4 / np.array(sizes)) ** 0.5
     held = held_as_if_equal = 0
     for _ in range(400):
-        means = 0.5 + rng.standard_normal((2, 3)) * (0.4 / sizes) ** 0.5
-        rows = [moments(week, 1000, 0.5, 0.4) for week in (0, 1)]
+        before, after = 0.5 + rng.standard_normal((2, 3)) * deviations
+        means = np.array([before, np.where(read, after, before)])
+        rows = [moments(week, people, 0.5, 0.4) for week in (0, 1)]
         parts = [
             moments(week, n, mean, 0.4, cohort)
             for week in (0, 1)
-            for cohort, (n, mean) in enumerate(zip(sizes.tolist(), means[week], strict=True))
+            for cohort, (n, mean) in enumerate(zip(sizes, means[week], strict=True))
         ]
         change = over_time(campaign(), rows, parts).change(0, 1)
         held += change.ci_low <= 0 <= change.ci_high
-        off = sizes / 1000 * (means[1] - means[0] - change.value)
+        off = np.array(sizes) / people * (means[1] - means[0] - change.value)
         held_as_if_equal += abs(change.value) < 4.3 * (1.5 * off @ off) ** 0.5
     assert held >= 363
     assert held_as_if_equal < 363, "the control must fail"

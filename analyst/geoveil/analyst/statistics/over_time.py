@@ -295,10 +295,10 @@ class OverTime(Series):
                 n = self.cohorts.n[[a, b]][:, finite]
                 weights = 1 / (1 / n).sum(axis=0)  # noise has variances as the sums of 1/n
                 weights /= weights.sum()
-                mean, shares = float(weights @ moved[finite]), weights**2 / (1 - weights)
-                error = math.sqrt(shares @ (moved[finite] - mean) ** 2)  # HC2
-                # Satterthwaite's degrees of freedom: count − 1 for cohorts of equal size.
-                freedom = 1 / float(weights @ weights + shares.sum() ** 2 - shares @ shares)
+                mean, odds = float(weights @ moved[finite]), weights / (1 - weights)
+                error = math.sqrt(odds**2 @ (moved[finite] - mean) ** 2)  # HC3
+                spread = odds @ odds * (1 + odds @ odds) - (odds**4).sum()
+                freedom = float(odds.sum() ** 2 / spread)  # Satterthwaite's: count − 1 if equal
                 limits, largest = self.limits_of_change, float((weights / n.min(axis=0)).max())
                 ends = interval_of_weighted_mean(
                     mean, error**2, level, limits, largest=largest, skewness=0.0, freedom=freedom
