@@ -62,7 +62,8 @@ class IntervalMethod(StrEnum):
 
 _PROMISES = {
     IntervalMethod.WEIGHTED_ENDS: "missed its target at most a third more often than its"
-    " confidence says in every population tried, however few are near the question",
+    " confidence says in every population tried, however few are near the question (two thirds if"
+    " answers vary only within one noise scale)",
     IntervalMethod.FULL_ENDS: "missed its target at most a tenth more often than its confidence"
     " says in every population tried, and is wider than it need be",
     IntervalMethod.STUDENT: "covers at its confidence once there are so many reports that their"
