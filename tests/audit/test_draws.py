@@ -14,7 +14,7 @@ import pytest
 from geoveil.audit import audit, catalogue, exact_rate
 from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP
 from geoveil.audit.dependence import chance_of_evenness
-from geoveil.audit.draws import at_least, draws_of
+from geoveil.audit.draws import _places, at_least, draws_of
 from geoveil.audit.laws import placed
 from geoveil.audit.release_faults import Cut, Strip, release_faults
 from geoveil.gp import (
@@ -484,3 +484,12 @@ class Truthful:
 
     def log_density(self, y: Any, x: Any) -> Any:
         return RESPONSE.log_density(y, x)
+
+
+@pytest.mark.parametrize("bit", [13, 24, 36])
+def test_a_bias_of_a_single_bit_is_seen(bit):
+    """54 % of 50,000 places have the bit set. The control: uniform places are not refused."""
+    places = np.random.default_rng(bit).integers(0, 1 << 53, (50_000, 1))
+    assert _places([places / 2.0**53], [25_000], ALPHA) == ""
+    places[:4_000] |= 1 << (53 - bit)
+    assert "should be" in _places([places / 2.0**53], [25_000], ALPHA)

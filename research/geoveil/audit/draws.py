@@ -10,7 +10,7 @@ equal parts of the probability of refusing a sound mechanism:
 * a report's place in its law is uniform in (0, 1), however it is drawn: counts in 32 equal parts,
   in any of 2, 4, … 2¹⁴, in both tails and about the middle are binomial, as is where the other
   generator's lies from it; their mean distance has a law of gamma; their distribution keeps to
-  Massart's inequality; bits 13 to 36 are uniform by fours;
+  Massart's inequality; bits 13 to 36 are uniform, singly and by fours;
 * no place depends on one or two others, of a device or of a person, at any lag, nor on multiples of
   preceding ones (`geoveil.audit.dependence`);
 * places are not more evenly spread than by chance, in a tenth of the reports or between generators;
@@ -84,6 +84,8 @@ _FLOATS = 64
 """The most floats by which every other pair of reports is shifted."""
 _DEEPER = 2.0 ** np.arange(12, 36, 4)
 """A place in a law times these has its next four bits right of the point."""
+_BITS = np.arange(16)[:, None] >> np.arange(4) & 1
+"""The bits of such four."""
 _WIDER, _TOLERATED = 2.0**-12, 1e-3
 """Fraction of a standard deviation on both sides over which a density is counted, and its error."""
 _SMOOTH = 0.98, 0.8
@@ -454,11 +456,10 @@ def _places(places: list[Array], halves: list[int], failure: float) -> str:
         parted = [finest.reshape(level, -1).sum(axis=1) for level in levels]
         digits = (u[:, None] * _DEEPER % 1 * 16).astype(np.intp)
         near = (np.abs([2 * u - 1, u])[..., None] < _NEAR).sum(axis=1)
-        of_digits = [np.bincount(digit, minlength=16) for digit in digits.T]
-        k = np.concatenate([*parted, *of_digits, *near])
-        p = np.concatenate(
-            [np.repeat(1 / levels, levels), np.full(16 * len(_DEEPER), 1 / 16), _NEAR, _NEAR]
-        )
+        of_digits = np.array([np.bincount(digit, minlength=16) for digit in digits.T])
+        k = np.concatenate([*parted, *of_digits, *(of_digits @ _BITS), *near])
+        deep = np.repeat([1 / 16, 1 / 2], [16 * len(_DEEPER), 4 * len(_DEEPER)])
+        p = np.concatenate([np.repeat(1 / levels, levels), deep, _NEAR, _NEAR])
         chance = 2 * np.minimum(binom.cdf(k, len(u), p), binom.sf(k - 1, len(u), p))
         worst = int(np.argmin(chance))
         if chance[worst] < failure / (5 * parts * len(k)):
