@@ -82,8 +82,8 @@ def test_several_statistics_are_told_one_after_the_other(estimate, told, file):
     asked = ["--mean", "--histogram", EDGES, "--threshold", "100000"]
     results = told(file, *asked)["results"]
     reports = reports_of(file)
-    assert results[1] == reports.ask(MeanValue()).to_dict()
-    assert results[2] == reports.ask(Histogram(edges=(50_000, 100_000, 200_000))).to_dict()
+    assert results[1] == reports.ask(Histogram(edges=(50_000, 100_000, 200_000))).to_dict()
+    assert results[2] == reports.ask(MeanValue()).to_dict()
     assert results[0]["estimates"][0]["name"] == "above 100,000"
     table = estimate(file, *asked[:-2]).stdout
     assert table.count("of which the participants are a random sample") == 1
@@ -270,7 +270,7 @@ def test_a_server_is_asked_alike_and_for_fixed_questions(create, told, server):
         asking = [partial(analyst.ask, name) for name in ("early", "late")]
         points = [
             ask_changes(asking, one, campaigns, people="same", names=["early", "late"]).to_dict()
-            for one in (MeanValue(), DistributionFunction())
+            for one in (DistributionFunction(), MeanValue())
         ]
         joints = [analyst.estimate(f"{name}-fixed").joint() for name in ("early", "late")]
         fixed = compare(*joints, people="different", names=["early-fixed", "late-fixed"])
