@@ -384,7 +384,7 @@ def _weighted_ends(
     below = _margin(n, variance, -lower, jumps[0], student, normal)
     above = _margin(n, variance, upper, jumps[1], student, normal)
     if max(jumps) > _OUTWEIGHS * (limits.means[1] - limits.means[0]):
-        shortest = student * math.sqrt(variance / (n - 1))
+        shortest, _ = _student(n, mean, variance, probability, limits)
         return max(below, shortest), max(above, shortest)
     return below, above
 
