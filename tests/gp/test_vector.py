@@ -6,7 +6,6 @@ placed where they count: f(x) + (B(x)/η)·z, every coordinate of z over many ma
 
 import itertools
 import math
-import random
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
@@ -28,7 +27,6 @@ from geoveil.gp import (
     LocalPrivacy,
     Noise,
     ParameterError,
-    Polygon,
     PowerLaw,
     Query,
     Range,
@@ -36,7 +34,6 @@ from geoveil.gp import (
     SmoothMechanism,
     StudentT,
     Threshold,
-    TwoWayThreshold,
     UnsupportedError,
 )
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism, best_vector_noise
@@ -348,99 +345,6 @@ def test_moments(oracles, name, choice):
     assert mechanism.mean(x).shape == mechanism.variance(x).shape == shape
     assert mechanism.variance(0.0).shape == (mechanism.size,)
     assert mechanism.unbiased
-
-
-@pytest.mark.parametrize("reach", [0.0, math.inf])
-def test_the_largest_variance_on_a_line_is_attained(reach):
-    """Thresholds and ranges by chance, at places close together around all bands.
-
-    Control: the sum of the Lipschitz constants of questions that are never steepest together is
-    more than 5 % too large for some.
-    """
-    draw, loose = random.Random(32), 0
-    for _ in range(24):
-        profile, at, queries = draw.choice(["linear", "smoothstep"]), 0.0, []
-        for _ in range(draw.randint(1, 5)):
-            at += 10 ** draw.uniform(-1.0, 1.0)
-            width = 10 ** draw.uniform(-0.5, 1.0)
-            high = at + width * draw.uniform(1.0, 3.0)
-            pair = Threshold(at, width, profile), Range(at, high, width, profile)
-            queries.append(draw.choice(pair))
-        vector = VectorSmoothMechanism(queries, GeoPrivacy(9.0, per=3.6), reach=reach)
-        x = np.linspace(-20.0, 140.0, 10_001)
-        attained = float(vector.variance(x).max())
-        for answer in vector.answers:
-            assert attained <= answer.largest_variance * (1 + 1e-12)
-            assert answer.largest_variance <= 1.01 * attained
-        loose += vector.largest_scale**2 * vector.noise.variance > 1.05 * attained
-    assert loose >= 3
-
-
-@pytest.mark.parametrize("center", [0.0, (0.0, 0.0)])
-def test_the_largest_variance_of_kernels_is_a_bound(center):
-    """Control: the bound of a kernel that reaches far is 1.6e-6 above its Lipschitz constant."""
-    vector = VectorSmoothMechanism([GaussianKernel(center, 1.0)], PRIVACY, reach=math.inf)
-    x = np.linspace(0.0, 4.0, 40_001)
-    attained = vector.variance(x if center == 0 else np.stack([x, 0 * x], axis=1)).max()
-    assert attained <= vector.answers[0].largest_variance <= 1.01 * attained
-    assert attained > vector.largest_scale**2 * vector.noise.variance * (1 + 1e-7)
-
-
-@pytest.mark.deep
-def test_the_largest_variance_in_the_plane_is_attained():
-    """Questions of every kind by chance, at places closer and closer to the noisiest.
-
-    Control: what each attains by itself, summed up, is more than 10 % too large for some.
-    """
-    rng, loose = np.random.default_rng(9032), 0
-    for _ in range(8):
-        queries: list[Query] = []
-        for _ in range(3):
-            center, width = rng.normal(size=2) * 4, float(10 ** rng.uniform(-0.5, 0.5))
-            at = (float(center[0]), float(center[1]))
-            corners = [(at[0] + x * width, at[1] + y * width) for x, y in ((0, 0), (3, 1), (1, 4))]
-            kinds = (
-                Disc(at, width, width),
-                TwoWayThreshold(at, width, "smoothstep"),
-                GaussianKernel(at, width),
-                Polygon(corners, width / 2),
-            )
-            queries.append(kinds[rng.integers(4)])
-        vector = VectorSmoothMechanism(queries, GeoPrivacy(9.0, per=3.6))
-        x = rng.uniform(-20, 20, (5_000, 2))
-        for size in (1.0, 0.3, 0.1, 0.03, 0.01, 0.003):
-            best = x[np.argsort(vector.smooth_bound(x))[-20:]]
-            x = np.concatenate([best, np.repeat(best, 100, 0) + size * rng.normal(size=(2000, 2))])
-        attained = float(vector.smooth_bound(x).max())
-        assert attained <= vector.largest_bound <= 1.01 * attained
-        alone = [VectorSmoothMechanism([q], vector.privacy, beta=vector.beta) for q in queries]
-        loose += sum(v.largest_bound for v in alone) > 1.1 * attained
-    assert loose >= 3
-
-
-@pytest.mark.parametrize("direction", [(3.0, 4.0), (0.0, -2.0)])
-def test_the_noise_beside_linear_queries_in_the_plane_is_attained(direction):
-    """Control: no place is where all are steepest, and the sum is more than 5 % too large."""
-    ramp = Threshold(0.0, 1.0).profile
-    queries: list[Query] = [
-        Linear(ramp, direction, 1.0),
-        Linear(ramp, [-x for x in direction], 6.0),
-        Disc((-2.0, 1.0), 1.0, 0.5),
-        GaussianKernel((4.0, 0.0), 1.0),
-    ]
-    vector = VectorSmoothMechanism(queries, GeoPrivacy(9.0, per=3.6))
-    rng = np.random.default_rng(7)
-    x = rng.uniform(-9, 9, (9_000, 2))
-    for size in (1.0, 0.3, 0.1, 0.03, 0.01, 0.003):
-        best = x[np.argsort(vector.smooth_bound(x))[-20:]]
-        x = np.concatenate([best, np.repeat(best, 100, 0) + size * rng.normal(size=(2_000, 2))])
-    attained = float(vector.smooth_bound(x).max())
-    assert attained <= vector.largest_bound <= 1.01 * attained
-    assert vector.largest_scale * vector.eta > 1.05 * attained
-    for answer in vector.answers:
-        law = answer.law()
-        assert law is not None
-        assert not law.loose
 
 
 PLANE: list[Query] = [
