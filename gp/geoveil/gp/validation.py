@@ -259,9 +259,7 @@ def points(x: ArrayLike, dimension: int) -> NDArray[np.float64]:
         PrivateValueError: if a coordinate is not finite or no double, or the shape does not fit.
     """
     array = exact_array(x)
-    if array is None:
-        raise _not_points(dimension)
-    if dimension > 1 and (array.ndim == 0 or array.shape[-1] != dimension):
+    if array is None or (dimension > 1 and array.shape[-1:] != (dimension,)):
         raise _not_points(dimension)
     # The extremes need no array of their own. NaN is either of them, and compares false.
     if array.size and not (array.min() >= -FARTHEST and array.max() <= FARTHEST):

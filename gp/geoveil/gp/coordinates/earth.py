@@ -28,12 +28,15 @@ def places_array(places: ArrayLike) -> NDArray[np.float64]:
 
     Anything else raises `PrivateValueError`.
     """
-    expected = "a longitude in [-180, 180] and a latitude in [-90, 90], in degrees"
     array = validation.float_array(places)
-    if array is None or array.shape[-1:] != (2,) or not np.isfinite(array).all():
-        raise PrivateValueError(expected)
-    if (np.abs(array) > (180.0, 90.0)).any():
-        raise PrivateValueError(expected)
+    if (
+        array is None
+        or array.shape[-1:] != (2,)
+        or not (np.abs(array) <= (180.0, 90.0)).all()  # nor is NaN
+    ):
+        raise PrivateValueError(
+            "a longitude in [-180, 180] and a latitude in [-90, 90], in degrees"
+        )
     return array
 
 

@@ -78,16 +78,13 @@ def _band(estimator: PointEstimator, step: float) -> DebiasedBand | None:
         return lambda k: bool((sign * (float(k) * step) - estimator.offset < edge) == (sign < 0))
 
     edges = (-half, half) if sign > 0 else (half, -half)
-    low, high = (_first(reached(edge), sign * (edge + estimator.offset) / step) for edge in edges)
+    low, high = (_first(reached(edge)) for edge in edges)
     return DebiasedBand(estimator, low, high)
 
 
-def _first(reached: Callable[[int], bool], guess: float) -> int:
+def _first(reached: Callable[[int], bool]) -> int:
     """Return the first 64-bit integer with a monotone property, or 2⁶³ if none has it."""
     low, high = INT64_MIN, INT64_MAX + 1
-    if low / 2 < guess < high / 2:
-        near, far = int(guess) - 4, int(guess) + 4
-        low, high = low if reached(near) else near, far if reached(far) else high
     while low < high:
         middle = (low + high) // 2
         if reached(middle):

@@ -337,16 +337,12 @@ def best_vector_noise(
         return LaplacePareto(1.0, min(round_up(size * Fraction(beta_fraction)), 1.0))
     if size == 1:
         return PowerLaw(1.0, beta_fraction)
-    best, least = LaplacePareto(1.0, 0.49), math.inf
-    for hundredth in range(1, 50):
-        phi = hundredth / 100
-        eta = 1 - size * beta_fraction / phi
-        if eta <= 0:
-            continue
-        noise = LaplacePareto(1.0, phi)
-        if noise.variance / eta**2 < least:
-            best, least = noise, noise.variance / eta**2
-    return best
+    noises = [LaplacePareto(1.0, hundredth / 100) for hundredth in range(1, 50)]
+    return min(
+        (noise for noise in noises if noise.beta > size * beta_fraction),
+        key=lambda noise: noise.variance / (1 - size * beta_fraction / noise.beta) ** 2,
+        default=noises[-1],
+    )
 
 
 def _active_sets(queries: Sequence[Query]) -> set[tuple[int, ...]]:
