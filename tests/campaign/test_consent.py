@@ -32,7 +32,17 @@ from geoveil.campaign import (
 )
 from geoveil.campaign.consent import likelihood
 from geoveil.campaign.saying import percent, right_at_most, times
-from geoveil.gp import Cap, Disc, GeoPrivacy, Polygon, Range, Threshold, TwoWayThreshold
+from geoveil.gp import (
+    Cap,
+    Disc,
+    GaussianKernel,
+    GeoPrivacy,
+    Polygon,
+    PrivateValueError,
+    Range,
+    Threshold,
+    TwoWayThreshold,
+)
 from tools.vectors.consent import surveys
 from tools.vectors.examples import every_campaign, small_campaign
 
@@ -273,6 +283,20 @@ def test_no_sentence_forgets_that_any_two_values_are_alike():
         assert not any(map(nothing.search, said))
         free = replace(bounded, **without)
         assert sum(map(bool, map(nothing.search, what_it_tells(free)))) >= 2
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_number_too_large_to_send_is_refused_before_its_distance_is_stated(read):
+    """Squares of its distances are no doubles. Controls: the largest number, a small distance."""
+    bell = dict(surveys())["bell"]
+    for value in (1.1e90, -1e155, 1.7e308):
+        with pytest.raises(PrivateValueError, match="from -1e\\+90 to 1e\\+90"):
+            what_it_tells_of(bell, value, read=read)
+    assert "1,000,000" in what_it_tells_of(bell, 1e90, read=read)[1]
+    query = GaussianKernel(0.0, 24_000.0)
+    zero = replace(bell, questions=(Question("near 0", query),), step_exponent=None)
+    assert len(what_it_tells_of(zero, 5e-324, read=read)) == 1
+    assert "(0.5 dollar away)" in what_it_tells_of(zero, 0.5, read=read)[1]
 
 
 def test_nobody_is_said_to_tell_values_that_answer_alike():

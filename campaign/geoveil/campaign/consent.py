@@ -49,6 +49,7 @@ from geoveil.gp import (
     Threshold,
     TwoWayThreshold,
     np,
+    validation,
 )
 
 _SHOWN = 3
@@ -267,7 +268,7 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
     moves them by at most the probability of one step.
 
     Raises:
-        PrivateValueError: unless the value is finite and of the campaign's kind.
+        PrivateValueError: unless the value is of the campaign's kind and one that a device sends.
     """
     texts = require_attribute(campaign).texts
     point = campaign.attribute.point(value, campaign.dimension)
@@ -290,8 +291,9 @@ def what_it_tells_of(campaign: AttributeCampaign, value: Value, *, read: bool = 
             if law is not None:
                 guesses.append((*law, query, label))
         elif isinstance(query, GaussianKernel | Radial):
-            distance = float(np.linalg.norm(np.atleast_1d(point) - np.asarray(query.center)))
-            if distance > 0:
+            at = validation.point(point, campaign.dimension)
+            distance = math.dist(at, query.center)
+            if distance >= validation.LEAST:
                 said.append(_far(campaign, privacy, label, distance, most))
     guesses.sort(key=lambda one: -round(one[0], 6))
     only = campaign.columns == 1

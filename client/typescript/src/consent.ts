@@ -9,6 +9,7 @@ import { placeOf, pointOf, type Value } from "./values.js";
 import { LOG } from "./gp/log-scale.js";
 import type { Privacy } from "./gp/mechanism.js";
 import { holds } from "./gp/plane.js";
+import { LEAST } from "./gp/profile.js";
 import type { GeoPrivacy } from "./policy.js";
 import { between, both, grown, odds, onScale, percent, ratio, rightAtMost, roundedUp, times, toOne } from "./saying.js";
 import { type Texted, textsOf } from "./texts.js";
@@ -147,7 +148,7 @@ export function whatItTellsOf(campaign: Campaign, value: Value, read = false): s
     if (law) guesses.push({ ...law, index });
     else if (query.kind === "gaussianKernel" || query.kind === "radial") {
       const distance = Math.hypot(...point.map((x, i) => x - (query.center as number[])[i]!));
-      if (!distance) return;
+      if (distance < LEAST) return;
       const far = distance > (privacy.reach ?? Infinity);
       const chance = far ? 1 : rightBetween(privacy, distance, most);
       said.push(better(say("pair.centre", { name, label, x: digits(roundedUp(distance, 3)), unit }), chance));
