@@ -210,13 +210,21 @@ DISTRIBUTION = "simulate distribution --range"
         (f"{PLAN} --epsilon '1 %'", "'1 %' is not a number"),
         (f"{DISTRIBUTION} 100,250", f"'--range' requires 2 arguments: {LOW_HIGH}"),
         (f"{DISTRIBUTION} 100,250 --quick", f"'--range': '100,250' is no number: {LOW_HIGH}"),
-        ("campaign export a --period 4294967296", "--period"),
+        ("campaign export a --period 4294967296", "'--period': 4294967296 is more than 4294967295"),
+        (f"{PLAN} --honest 0", "'--honest': 0 is less than 1, the least permitted"),
+        ("relay key --periods 5000", "'--periods': 5000 is more than 4000, the most permitted"),
+        (f"{PLAN} --participants {'9' * 5000}", "has too many digits"),
+        ("card a --format xml", "'--format': 'xml' is not one of 'markdown', 'html', 'json'."),
+        ("estimate a --people all", "'--people': 'all' is not one of 'different', 'same'."),
+        ("health", "'--tls' (env var: 'GEOVEIL_TLS'): 'maybe' is neither true nor false"),
     ],
 )
-def test_what_is_no_number_is_shown(geoveil, typed, told):
+def test_a_refused_text_is_shown_with_what_is_permitted(geoveil, monkeypatch, typed, told):
+    monkeypatch.setenv("GEOVEIL_TLS", "maybe")
     result = geoveil(*shlex.split(typed), to_server=False)
     assert result.exit_code == 2
     assert told in " ".join(result.output.replace("│", " ").split())
+    assert "Input should" not in result.output
 
 
 def below(command):

@@ -43,9 +43,15 @@ _ALSO_CALLED = {
     "privacy.reach": "reach",
 }
 """Name of a parameter in the library → the options that set it in commands."""
-_NO_NUMBER = {
-    "float_parsing": "is not a number: write it like 100000 or 0.5",
-    "int_parsing": "is not a whole number: write it like 20000",
+_PLAIN = {
+    "float_parsing": "{input!r} is not a number: write it like 100000 or 0.5, without commas or"
+    " a unit",
+    "int_parsing": "{input!r} is not a whole number: write it like 20000, without commas or a unit",
+    "int_parsing_size": "{input} has too many digits",
+    "greater_than_equal": "{input} is less than {ge}, the least permitted",
+    "less_than_equal": "{input} is more than {le}, the most permitted",
+    "bool_parsing": "{input!r} is neither true nor false",
+    "value_error": "{error}",
 }
 """Type of a Pydantic error → the message about the typed text."""
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -63,7 +69,7 @@ def tell_plainly(command: Any) -> None:
     """
     if hasattr(command, "commands"):  # its subcommands do
         return
-    _show_what_is_no_number(command)
+    _show_plainly(command)
     run = command.callback
     names = {_spelling(parameter): parameter.name for parameter in command.params}
 
@@ -201,8 +207,8 @@ def for_operators() -> Iterator[None]:
         raise ServiceError(Code.DATABASE_UNUSABLE, error.detail) from error
 
 
-def _show_what_is_no_number(command: Any) -> None:
-    """Let a command show a text that is not a number, and explain the notation of numbers."""
+def _show_plainly(command: Any) -> None:
+    """Let a command show a refused text, and say what is permitted."""
     parse = command.make_context
     of_two = {parameter.opts[0] for parameter in command.params if parameter.nargs == 2}
 
@@ -216,10 +222,9 @@ def _show_what_is_no_number(command: Any) -> None:
             option = param.opts[0] if param else getattr(error, "option_name", None)
             two = f"write two numbers with a blank between them, like {option} 100 250"
             for problem in getattr(error.__cause__, "errors", tuple)():
-                if problem["type"] in _NO_NUMBER:
-                    how = f"{_NO_NUMBER[problem['type']]}, without commas or a unit"
-                    how = f"is no number: {two}" if option in of_two else how
-                    error.message = f"{problem['input']!r} {how}"
+                of_one = _PLAIN.get(problem["type"], "{msg}")
+                plain = f"{{input!r}} is no number: {two}" if option in of_two else of_one
+                error.message = plain.format_map(problem | problem.get("ctx", {}))
             if param is None and option in of_two:  # there was one, or none
                 error.message = f"{error.message.rstrip('.')}: {two}"
             raise

@@ -367,11 +367,13 @@ def answer(name: str, given: Any, right: Callable[[str, Any], Any]) -> Any:
 def until_right(question: str, read: Callable[[Any], Any], kind: type = str) -> Any:
     """Ask until the answer can be read."""
     while True:
+        said = typer.prompt(question, err=True).strip()
         try:
-            said = typer.prompt(question, type=kind, err=True)
-            return read(said.strip() if kind is str else said)
+            return read(kind(said))
         except GeoVeilError as error:
             err.tell(str(error))
+        except ValueError:
+            err.tell(f"{said!r}: write a number like 20000, without commas or a unit")
 
 
 def source_of(
