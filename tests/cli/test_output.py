@@ -195,7 +195,11 @@ def test_parquet_holds_rows_and_notes(tmp_path, capsys):
     table = parquet.read_table(file)
     assert table.to_pylist() == Shares().rows()
     assert table.schema.metadata[b"notes"] == b"Both are of the population."
-    assert "Shares of two" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "Shares of two" in told.out
+    assert told.err == f"wrote {file}\n"
+    OutputFormat(parquet=file, quiet=True).show(Shares())
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.deep(keep=2)

@@ -109,7 +109,7 @@ def test_every_word_is_an_option_that_says_its_numbers(estimate, file):
 @pytest.mark.deep
 def test_a_curve_is_drawn(estimate, file, tmp_path):
     picture = tmp_path / "curve.svg"
-    assert not estimate(file, "--curve", "--plot", picture, "-q").stdout
+    assert not estimate(file, "--curve", "--plot", picture, "-q").output
     assert "<!-- distribution function -->" in picture.read_text()
     assert "interval" in estimate(file, "--mean", "-q").stdout
 
@@ -142,7 +142,9 @@ def test_a_map_is_a_file_for_a_reader_of_maps(create, answer, estimate, told, tm
     create("Mapped", *PLACE, "--points", "--center", "-73.98,40.75")
     answer("mapped", "-73.98,40.75", "-73.97,40.76", "-73.99,40.74")
     file = tmp_path / "map.geojson"
-    assert "3,721 rows" in estimate("mapped", "--map", file).stdout
+    shown = estimate("mapped", "--map", file)
+    assert "3,721 rows" in shown.stdout
+    assert f"wrote {file}" in shown.stderr
     assert json.loads(file.read_text())["type"] == "FeatureCollection"
     near = ["--nearest", "a=-73.98,40.75", "--nearest", "b=-73.5,40.75"]
     rows = told("mapped", *near)["rows"]

@@ -231,12 +231,11 @@ def of_form(
     if out_file is not None:
         with whole_file("out", out_file) as beside:
             beside.write_text(toml_of(planned.fields), encoding="utf-8")
+        err.tell(f"wrote {out_file}: a form for geoveil campaign create --form")
     if as_json:
         print_json(report)
     else:
         print_form(report)
-        made = f"wrote {out_file}: a form for geoveil campaign create --form"
-        err.tell_all(made if out_file is not None else None)
     return True
 
 

@@ -85,10 +85,10 @@ class OutputFormat:
                 )
         if beside and (self.as_csv or self.parquet or self.plot):
             err.tell(f"only the first of {len(results)} tables is written: --json has all of them")
-        if self.plot is not None:
-            _draw(first, self.plot)
-        if self.parquet is not None:
-            _write_parquet(first, self.parquet)
+        for write, file in ((_draw, self.plot), (_write_parquet, self.parquet)):
+            if file is not None:
+                write(first, file)
+                err.tell_all(None if self.quiet else f"wrote {file}")
         if self.as_json:
             records = [result.to_dict() for result in results]
             print_json(records[0] if len(records) == 1 else {"results": records})
@@ -199,5 +199,6 @@ def estimate(*, request: EstimateRequest, form: OutputFormat, connection: Connec
             for file, result in zip(request.statistics.get("map", ()), maps, strict=False):
                 with whole_file("--map", Path(file)) as beside:
                     beside.write_text(json.dumps(result.to_geojson()) + "\n", encoding="utf-8")
+                err.tell_all(None if form.quiet else f"wrote {file}")
             changes = all(isinstance(result, Change) for result in others)  # of the first, a curve
             form.show(first, *(() if changes else others), beside=others if changes else ())
