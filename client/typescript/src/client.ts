@@ -22,7 +22,9 @@ import { loadMessages } from "./words.js";
 const TAKEN = { status: "rejected", reason: "WRONG_TOKEN" } as const;
 const MOST_PENDING = 1000;
 const MOST_PENDING_BYTES = 4 << 20;
+/** The time limit of one call, after which a flush tries again. */
 const TIMEOUT_MS = 10_000;
+const DAY_MS = 86_400_000;
 const RELEASE_FLOOR_MS = 10;
 const KEPT_AFTER_CLOSE_US = 30n * 86_400_000_000n;
 const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [200, 5_000];
@@ -214,8 +216,9 @@ export class Client {
     return kept;
   }
 
-  /** Send waiting reports until none is left that another try could help, or time is up. */
+  /** Send waiting reports until none is left that another try could help, or time, at most a day, is up. */
   async flush({ deadlineMs = TIMEOUT_MS } = {}): Promise<FlushResult> {
+    if (!(deadlineMs > 0 && deadlineMs <= DAY_MS)) throw new ParameterError("deadlineMs", deadlineMs, `a number > 0, at most ${DAY_MS}`);
     const end = performance.now() + deadlineMs;
     let [acknowledged, rejected] = [0, 0];
     // Its own backoff: a flush tries now, and more often than the background does.
@@ -436,16 +439,16 @@ export class Client {
     for (const entry of waiting) {
       const { campaignId } = entry;
       if (!backoff.ready(campaignId)) continue;
-      const left = end - performance.now();
-      if (left <= 0) break;
+      const left = (): number => Math.min(end - performance.now(), TIMEOUT_MS);
+      if (left() <= 0) break;
       let marked: Entry = entry;
       try {
-        const report = await this.#complete(entry, left);
+        const report = await this.#complete(entry, left());
         if (report) {
           marked = { ...entry, ...(report !== entry.report && { complete: report }), sentUs: entry.sentUs ?? this.#nowUs().toString() };
           if (!entry.sentUs) await this.#settle(marked);
         }
-        const outcome = report ? outcomeOf(await this.#transport.submit(campaignId, unhex(entry.digest)!, unhex(report)!, end - performance.now())) : TAKEN;
+        const outcome = report ? outcomeOf(await this.#transport.submit(campaignId, unhex(entry.digest)!, unhex(report)!, left())) : TAKEN;
         if (!outcome) throw new TransportError("unknown");
         for (const one of told) one.succeeded(campaignId);
         await this.#settle({ ...marked, ...outcome, failure: undefined });

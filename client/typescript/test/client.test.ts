@@ -125,6 +125,25 @@ test("the same bytes are sent again, whether the answer was lost or the server w
   assert.ok(server.received[0]!.includes(reportId));
 });
 
+test("a call within a flush of hours has ten seconds, and a flush a day at most", async () => {
+  const [server, times]: [Server, number[]] = [new Server(), []];
+  const device = client({
+    campaign: () => server.campaign(),
+    browse: () => server.browse(),
+    submit: (id, digest, report, timeoutMs) => {
+      times.push(timeoutMs);
+      return server.submit(id, digest, report);
+    },
+  });
+  await device.contribute("plain", 52_000);
+  for (const deadlineMs of [0, -1, NaN, Infinity, 2 ** 31]) {
+    assert.match((await refused(device.flush({ deadlineMs }), "parameter")).message, /deadlineMs must be a number > 0, at most 86400000/);
+  }
+  server.failures = [new TransportError("deadline_exceeded")];
+  assert.equal((await device.flush({ deadlineMs: 86_400_000 })).acknowledged, 1);
+  assert.deepEqual(times, [10_000, 10_000]);
+});
+
 test("what no retry can mend is not tried again at once, and stays", async () => {
   const server = new Server();
   const device = client(server);
