@@ -117,7 +117,8 @@ async def context(tmp_path):
     async def answer(route: Any) -> None:
         name = route.request.url.rsplit("/", 1)[-1]
         body, kind = files.get(name, "<!doctype html>"), "javascript" if name in files else "html"
-        await route.fulfill(body=body, content_type=f"text/{kind}")
+        shared = {"Access-Control-Allow-Origin": "*"}  # with a frame, which has no origin
+        await route.fulfill(body=body, content_type=f"text/{kind}", headers=shared)
 
     async with playwright.async_playwright() as started:
         found = await started.chromium.launch_persistent_context(
@@ -267,3 +268,38 @@ async def test_a_tab_behind_a_relay_of_another_origin_is_counted_once(context, s
         )
         assert (told["status"], told["many"], refused) == ("acknowledged", 1, "policy-refused")
     assert await counted() == [0, 0, 1]
+
+
+_STORED = f"""async () => {{
+  const {{ IndexedDbStorage }} = await import("{ORIGIN}/geoveil-client.js");
+  const pin = {{ campaignId: "a", digest: "00", envelope: "00" }};
+  const told = [];
+  for (const work of [(journal) => journal.entries(), (journal) => journal.pin(pin)]) {{
+    try {{
+      globalThis.stored ??= await IndexedDbStorage.open("person");
+      await stored.exclusively(work);
+      told.push("stored");
+    }} catch (error) {{
+      told.push(`${{error.code}}: ${{error.message}}`);
+    }}
+  }}
+  return told;
+}}"""
+
+
+@pytest.mark.deep
+async def test_a_browser_without_storage_says_so(context):
+    """In a sandboxed frame, and after its user cleared the site's data; the control is before."""
+    page = await _page(context)
+    assert await page.evaluate(_STORED) == ["stored"] * 2
+    session = await context.new_cdp_session(page)
+    cleared = {"origin": ORIGIN, "storageTypes": "indexeddb"}
+    await session.send("Storage.clearDataForOrigin", cleared)
+    refused = "storage: the browser's database can't be used: "
+    assert await page.evaluate(_STORED) == [f"{refused}InvalidStateError"] * 2
+    await page.set_content(f'<iframe sandbox="allow-scripts" src="{ORIGIN}/frame"></iframe>')
+    frame = page.frames[-1]
+    await frame.wait_for_load_state()
+    assert await frame.evaluate(_STORED) == [f"{refused}SecurityError"] * 2
+    anew = await _page(context)
+    assert await anew.evaluate(_STORED) == ["stored"] * 2

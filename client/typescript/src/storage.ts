@@ -155,7 +155,7 @@ export class IndexedDbStorage implements Storage {
     if (typeof indexedDB === "undefined" || !globalThis.navigator?.locks) {
       throw new GeoveilError("storage", "IndexedDB and Web Locks are needed, as over HTTPS");
     }
-    const opening = indexedDB.open(name, VERSION);
+    const opening = granted(() => indexedDB.open(name, VERSION));
     opening.onupgradeneeded = ({ oldVersion }) => {
       if (oldVersion !== 0) return opening.transaction!.abort();
       opening.result.createObjectStore(CAMPAIGNS!, { keyPath: "campaignId" });
@@ -172,11 +172,11 @@ export class IndexedDbStorage implements Storage {
   }
 
   #read<T>(store: string, get: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> {
-    return settled(get(this.database.transaction(store, "readonly").objectStore(store)));
+    return settled(get(granted(() => this.database.transaction(store, "readonly")).objectStore(store)));
   }
 
   async #write(store: string, put: (store: IDBObjectStore) => IDBRequest): Promise<void> {
-    const transaction = this.database.transaction(store, "readwrite", { durability: "strict" });
+    const transaction = granted(() => this.database.transaction(store, "readwrite", { durability: "strict" }));
     const done = new Promise<void>((resolve, reject) => {
       transaction.oncomplete = () => resolve();
       transaction.onabort = () => reject(failed(transaction.error));
@@ -199,6 +199,15 @@ export class IndexedDbStorage implements Storage {
 
 function failed(error: DOMException | null): GeoveilError {
   return new GeoveilError("storage", `the browser's database can't be used: ${error?.name ?? "aborted"}`);
+}
+
+/** What the browser grants at once: nothing in a sandboxed frame, or after its user cleared the data of the site. */
+function granted<T>(ask: () => T): T {
+  try {
+    return ask();
+  } catch (error) {
+    throw failed(error as DOMException);
+  }
 }
 
 function settled<T>(request: IDBRequest<T>): Promise<T> {
