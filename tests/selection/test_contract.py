@@ -116,6 +116,14 @@ def test_the_guarantee_is_stated(row):
     assert "ε = 1.25" in str(guarantee)
 
 
+def test_the_words_never_promise_less_than_the_loss():
+    words = str(Guarantee(epsilon=1.2345641, delta=1.2345641e-7, statement="all", source="[here]"))
+    assert f"{1.2345641:g}" == "1.23456"  # rounded to the nearest they would
+    assert words == "ε = 1.23457, δ = 1.23457e-07: all [here]"
+    unbounded = Guarantee(epsilon=math.inf, delta=1.0, statement="none", source="[here]")
+    assert str(unbounded) == "ε = inf, δ = 1: none [here]"
+
+
 def test_epsilon_is_checked(row):
     make, _ = row
     wrong: list[Any] = [0, -1, math.nan, math.inf, True, "1", None]

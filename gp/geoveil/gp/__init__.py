@@ -160,6 +160,7 @@ from geoveil.gp.reprs import (
     ReprByArguments as ReprByArguments,
     ValueObject as ValueObject,
     enum_repr as enum_repr,
+    six_digits as six_digits,
 )
 from geoveil.gp.smooth.frontier import CALIBRATIONS as CALIBRATIONS, Frontier as Frontier
 from geoveil.gp.smooth.growth import DECAYS as DECAYS, EXPONENTIAL as EXPONENTIAL, LINEAR as LINEAR

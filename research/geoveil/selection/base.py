@@ -10,6 +10,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias, TypeVar, overload
@@ -28,6 +29,7 @@ from geoveil.gp import (
     chosen_source,
     round_down,
     round_up,
+    six_digits,
     validation,
 )
 
@@ -248,9 +250,11 @@ class Guarantee(ReprByArguments):
         return replace(self, epsilon=epsilon, statement=f"{made}, for: {self.statement}")
 
     def __str__(self) -> str:
-        delta = f", δ = {self.delta:g}" if self.delta else ""
+        # To six digits, and never less than the loss.
+        delta = f", δ = {six_digits(self.delta, ROUND_CEILING)}" if self.delta else ""
         doubt = "" if self.proved else " (claimed, not proved)"
-        return f"ε = {self.epsilon:g}{delta}{doubt}: {self.statement} {self.source}"
+        epsilon = six_digits(self.epsilon, ROUND_CEILING)
+        return f"ε = {epsilon}{delta}{doubt}: {self.statement} {self.source}"
 
 
 class SelectionMechanism(ValueObject, ABC):
