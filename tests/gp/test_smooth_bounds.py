@@ -243,3 +243,17 @@ def test_a_table_that_ends_at_0_is_bounded_like_its_mirror_image(growth):
         for profile, side in ((table, 1), (mirror, -1))
     ]
     assert bounds[0] == pytest.approx(bounds[1], rel=0.01)
+
+
+@pytest.mark.parametrize("growth", ["exponential", "linear"])
+@pytest.mark.parametrize("make", [Ramp, Smoothstep, Gaussian])
+def test_a_tiny_reach_is_like_none(make, growth):
+    """Also where the product of reach and width is no double, so that nothing divides by it."""
+    width, reach = 1e-17, 1e-307
+    assert width * reach == 0
+    profile, at = make(width), np.array([0.0, 0.4, 3.0]) * width
+    local = np.asarray(profile.noise_bound(at, Smoothness(1 / width, growth)))
+    near = Smoothness(1 / width, growth, reach)
+    assert np.asarray(profile.noise_bound(at, near)) == pytest.approx(local, rel=0.01)
+    balls = [float(profile.noise_bound(BALL.private(z), near, BALL).mid()) for z in at.tolist()]
+    assert balls == pytest.approx(local, rel=0.01)

@@ -109,7 +109,7 @@ class Ramp(SoftStep):
         if reach == math.inf:
             return 1 / (width + d)
         u = ops.minimum(ops.constant(reach), d + width)
-        return ops.maximum(u - d, zero) / (width * u)
+        return ops.maximum(u - d, zero) / u / width
 
     def maximizer(self, z: Real, smoothness: Smoothness, ops: Arithmetic) -> Real:
         """Return the nearest point of the band, for either growth [SGP Lemma 4.1, App. C.3]."""
