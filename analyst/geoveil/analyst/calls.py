@@ -398,32 +398,21 @@ def of_people(
                 "cohorts", cohorts, "left out for a statistic: only questions take it"
             )
         campaign = yield read_campaign
-        return (yield from _answered(asked, campaign, confidence, period, timeout_s))
+        of = period_of(campaign, checked(period))
+        return (
+            yield from passed_on(
+                steps_of(asked, campaign, confidence),
+                lambda questions: ask_for(campaign, questions, confidence, of, timeout_s),
+            )
+        )
     of_all = yield ask(campaign_id, asked, confidence, period, timeout_s)
     rows: list[LabelledEstimate] = []
     for cohort in range(of_all.campaign.cohorts if cohorts else 0):
         of_one = yield ask(campaign_id, asked, confidence, period, timeout_s, cohort)
-        of = [asked[i % len(asked)] for i in range(len(of_one.estimates))]
-        laws = with_laws(of_all.campaign, of, [row.limits for row in of_one.estimates])
+        questions = [asked[i % len(asked)] for i in range(len(of_one.estimates))]
+        laws = with_laws(of_all.campaign, questions, [row.limits for row in of_one.estimates])
         rows += [
             replace(row, cohort=cohort, limits=limits)
             for row, limits in zip(of_one.estimates, laws, strict=True)
         ]
     return replace(of_all, of_cohorts=tuple(rows))
-
-
-def _answered(
-    asked: Statistic[Any],
-    campaign: AttributeCampaign,
-    confidence: float,
-    period: int | None,
-    timeout_s: float,
-) -> Steps:
-    """Answer the queries of a statistic, one part after another."""
-    of = period_of(campaign, checked(period))
-    return (
-        yield from passed_on(
-            steps_of(asked, campaign, confidence),
-            lambda questions: ask_for(campaign, questions, confidence, of, timeout_s),
-        )
-    )

@@ -380,9 +380,12 @@ class LabelledEstimate:
     @property
     def hard(self) -> HardShare | None:
         """The hard share of the question, by the plan; None without a plan or an interval."""
-        if self.softness is None or self.value is None:
-            return None
-        if self.ci_low is None or self.ci_high is None:
+        if (
+            self.softness is None
+            or self.value is None
+            or self.ci_low is None
+            or self.ci_high is None
+        ):
             return None
         return hard_share(self.value, self.ci_low, self.ci_high, self.softness, self.confidence)
 

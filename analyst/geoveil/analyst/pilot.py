@@ -20,7 +20,7 @@ from geoveil.analyst.public_prior import PublicPrior
 from geoveil.analyst.statistics.reports import Reports
 from geoveil.analyst.statistics.statistic import noise_scale, period_of
 from geoveil.campaign import AttributeCampaign, ValueCampaign
-from geoveil.gp import Array, ParameterError, validation
+from geoveil.gp import Array, Laplace, ParameterError, validation
 
 SMOOTHING = (0.25, 0.5, 0.25)
 """The smoothing of [LWLSS20]: a quarter of each cell goes to either neighbour."""
@@ -221,9 +221,7 @@ class PilotPrior(HistogramPrior):
 
 def _reported(edges: Array, scale: float, at: float) -> Array:
     """Return the probability of a report in each cell for a person at a place, (cells,)."""
-    z = (edges[1:-1] - at) / scale
-    below = np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
-    return np.diff(np.concatenate([[0.0], below, [1.0]]))
+    return np.diff(Laplace(scale).cdf(edges[1:-1] - at), prepend=0.0, append=1.0)
 
 
 def transition(edges: Array, scale: float) -> Array:

@@ -9,15 +9,15 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from geoveil.aggregator.domain.reports import Report, ReportColumns, UnreadReports
-from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES, read_columns
+from geoveil.aggregator.domain.reports import Report, UnreadReports
+from geoveil.aggregator.grpc.wire_columns import LEAST_BYTES, SubmittedReports, read_columns
 from geoveil.campaign import MOST_REPORTS
 from geoveil.gp import ParameterError
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
@@ -84,14 +84,6 @@ class WireReports(UnreadReports):
         return reports
 
 
-class SubmittedReports(NamedTuple):
-    """The content of a message."""
-
-    campaign_id: str
-    campaign_digest: bytes
-    reports: ReportColumns | UnreadReports
-
-
 def read_at_once(message: bytes) -> SubmittedReports | None:
     """Return a request's reports, or None if reading may take more than a millisecond.
 
@@ -102,7 +94,7 @@ def read_at_once(message: bytes) -> SubmittedReports | None:
         request = _parsed(SubmitReportsRequest, message)
         reports = WireReports(request.reports)
         return SubmittedReports(request.campaign_id, request.campaign_digest, reports)
-    return _columns(message) if len(message) < _MODERATE_BYTES else None
+    return read_columns(message) if len(message) < _MODERATE_BYTES else None
 
 
 def read_batch(message: bytes) -> SubmittedReports:
@@ -111,7 +103,7 @@ def read_batch(message: bytes) -> SubmittedReports:
     Raises:
         ParameterError: if it is not a request, or has too many fields.
     """
-    batch = _columns(message)
+    batch = read_columns(message)
     if batch is not None:
         return batch
     _count(message)
@@ -152,11 +144,6 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
             return value, end
         shift += 7
     raise _malformed(len(message))
-
-
-def _columns(message: bytes) -> SubmittedReports | None:
-    columns = read_columns(message)
-    return None if columns is None else SubmittedReports(*columns)
 
 
 def _parsed(kind: type[_Message], serialised: bytes) -> _Message:

@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from geoveil.aggregator.domain.reports import ReportColumns, not_shown
+from geoveil.aggregator.domain.reports import ReportColumns, UnreadReports, not_shown
 from geoveil.campaign import MOST_REPORTS, REPORT_ID_BYTES
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
 
@@ -32,16 +32,16 @@ _Places = NDArray[np.int64]
 
 
 @not_shown
-class Columns(NamedTuple):
+class SubmittedReports(NamedTuple):
     """The content of a message."""
 
     campaign_id: str
     campaign_digest: bytes
-    reports: ReportColumns
+    reports: ReportColumns | UnreadReports
 
 
-def read_columns(message: bytes) -> Columns | None:
-    """Return the columns of a serialised SubmitReportsRequest; None if the parser must read it."""
+def read_columns(message: bytes) -> SubmittedReports | None:
+    """Return a serialised SubmitReportsRequest in columns; None if the parser must read it."""
     first = _first_report(message)
     if first is None:
         return None
@@ -52,14 +52,18 @@ def read_columns(message: bytes) -> Columns | None:
     # Zeros after it, so that looking a few bytes ahead stays within the array.
     data = np.frombuffer(message + bytes(_LONGEST_VARINT + 8), np.uint8)
     reports = _reports(data, first, len(message))
-    return None if reports is None else Columns(header.campaign_id, header.campaign_digest, reports)
+    if reports is None:
+        return None
+    return SubmittedReports(header.campaign_id, header.campaign_digest, reports)
 
 
 def _first_report(message: bytes) -> int | None:
     """Return the start of the reports; None unless only the campaign's id and digest precede it."""
-    if not LEAST_BYTES <= len(message) <= _MOST_BYTES:
-        return None
-    if message[0] != _CAMPAIGN_ID or message[1] > _MOST_SHORT:
+    if (
+        not LEAST_BYTES <= len(message) <= _MOST_BYTES
+        or message[0] != _CAMPAIGN_ID
+        or message[1] > _MOST_SHORT
+    ):
         return None
     digest = 2 + message[1]
     first = digest + 2 + _DIGEST_BYTES

@@ -190,7 +190,8 @@ def sums_over(
 
     errors, _ = ends_of([(sample.errors, sample.errors) for sample in samples])
     if people is People.SAME:
-        critical = bonferroni(len(values), first.confidence)
+        # Bonferroni's, which is valid for any correlations.
+        critical = critical_value_of_one(1 - (1 - first.confidence) / len(values))
     else:
         # An unbounded error is correlated with no other.
         own = [np.where(np.isfinite(sample.errors), sample.errors, 0.0) for sample in samples]
@@ -343,7 +344,10 @@ def holm(p_values: ArrayLike) -> Array:
 
 def check_comparable(samples: Sequence[ComparedEstimates], names: Sequence[str]) -> None:
     """Refuse samples that differ in labels, confidence or softness."""
-    _check_names(samples, names)
+    if len(samples) < 2:
+        raise ParameterError("estimates", len(samples), "two or more")
+    if names and len(names) != len(samples):
+        raise ParameterError("names", list(names), f"{len(samples)} of them")
     first = samples[0]
     for sample in samples[1:]:
         if sample.labels != first.labels:
@@ -353,13 +357,6 @@ def check_comparable(samples: Sequence[ComparedEstimates], names: Sequence[str])
         if sample.of.confidence != first.of.confidence:
             raise ParameterError("confidence", sample.of.confidence, f"{first.of.confidence}")
         _check_softness(first.softness, sample.softness)
-
-
-def _check_names(compared: Sequence[object], names: Sequence[str]) -> None:
-    if len(compared) < 2:
-        raise ParameterError("estimates", len(compared), "two or more")
-    if names and len(names) != len(compared):
-        raise ParameterError("names", list(names), f"{len(compared)} of them")
 
 
 def _check_softness(first: float, other: float) -> None:
@@ -372,8 +369,3 @@ def _check_softness(first: float, other: float) -> None:
 def people_of(people: People | str) -> People:
     """Return whether two estimates are about the same people."""
     return People(validation.choice("people", people, tuple(of.value for of in People)))
-
-
-def bonferroni(count: int, confidence: float) -> float:
-    """Return a critical value that is valid for any correlations."""
-    return critical_value_of_one(1 - (1 - confidence) / count)

@@ -310,8 +310,8 @@ def inverse(at: Array, curve: Array, levels: Array, *, last: bool = False) -> Ar
 
 def _ends_of_pairs(limits: Sequence[Limits], steps: Array) -> list[Limits]:
     """Return the range of (g(T) − g(T'))/(T' − T), from the range of g."""
-    ends = []
-    for limit, step in zip(limits, steps.tolist(), strict=False):
-        spread = limit.reports[1] - limit.reports[0]
-        ends.append(Limits((-spread / step, spread / step), (0.0, 1.0 / step)))
-    return ends
+    spreads = (limit.reports[1] - limit.reports[0] for limit in limits)
+    return [
+        Limits((-spread / step, spread / step), (0.0, 1.0 / step))
+        for spread, step in zip(spreads, steps.tolist(), strict=False)
+    ]
