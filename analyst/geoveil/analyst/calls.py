@@ -127,15 +127,11 @@ def joint_in(message: analyst_pb2.GetEstimateResponse, *, together: bool) -> Joi
 
 def rows_in(message: analyst_pb2.ExportReportsResponse) -> ReportRows:
     """Return the rows of a message."""
-
-    def array(numbers: Any, kind: Any) -> Any:
-        return np.fromiter(numbers, kind, len(numbers))
-
     return ReportRows(
-        array(message.periods, np.uint32),
-        array(message.query_indices, np.uint32) if message.query_indices else None,
-        tuple(array(column.values, np.int64) for column in message.columns),
-        array(message.cohorts, np.uint32) if message.cohorts else None,
+        np.fromiter(message.periods, np.uint32),
+        np.fromiter(message.query_indices, np.uint32) if message.query_indices else None,
+        tuple(np.fromiter(column.values, np.int64) for column in message.columns),
+        np.fromiter(message.cohorts, np.uint32) if message.cohorts else None,
     )
 
 

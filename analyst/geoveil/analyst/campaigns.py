@@ -336,7 +336,14 @@ def refuse_unlikely(
     """
     _check_places(campaign, asked)
     _check_hidden(campaign)
-    _check_recurs(campaign)
+    if campaign.period is not None and campaign.periods == 1:
+        days = (campaign.closes - campaign.opens) / timedelta(days=1)
+        raise ParameterError(
+            "period",
+            str(campaign.period),
+            f"shorter than the {days:g} days that the campaign takes reports, else nobody is asked"
+            " twice",
+        )
     if not isinstance(campaign, StatisticCampaign):
         return
     error, label = max(_errors(campaign, participants))
@@ -376,17 +383,6 @@ def _check_hidden(campaign: AttributeCampaign) -> None:
             privacy.per,
             f"such that PER/ε is at least a {_MOST_TOLD_APART:,.0f}th of the {diameter:,.6g}"
             f" {privacy.unit} that values differ by, else next to nothing is hidden",
-        )
-
-
-def _check_recurs(campaign: AttributeCampaign) -> None:
-    if campaign.period is not None and campaign.periods == 1:
-        days = (campaign.closes - campaign.opens) / timedelta(days=1)
-        raise ParameterError(
-            "period",
-            str(campaign.period),
-            f"shorter than the {days:g} days that the campaign takes reports, else nobody is asked"
-            " twice",
         )
 
 

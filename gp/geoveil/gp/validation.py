@@ -86,12 +86,13 @@ def require_flag(name: str, value: object) -> None:
         raise ParameterError(name, value, "True or False")
 
 
-def require_kind(name: str, value: object, kind: Any) -> None:
+def require_kind(name: str, value: object, kind: Any, example: str = "") -> None:
     """Refuse values that are not of a class, or of one of `A | B`, as "an A, or a B"."""
     if not isinstance(value, kind):
         kinds = [each.__name__ for each in getattr(kind, "__args__", (kind,))]
         said = [f"{'an' if each[0] in 'AEIOU' else 'a'} {each}" for each in kinds]
-        raise ParameterError(name, value, ", or ".join(said).replace("a NoneType", "None"))
+        expected = ", or ".join(said).replace("a NoneType", "None")
+        raise ParameterError(name, value, expected + (example and f", for example {example}"))
 
 
 def positive(name: str, value: object, unit: str = "") -> float:

@@ -76,8 +76,7 @@ class SoftQuestion(PopulationMean):
     query: Query
 
     def __post_init__(self) -> None:
-        if not isinstance(self.query, Query):
-            raise ParameterError("query", self.query, "a Query, for example GaussianKernel(...)")
+        validation.require_kind("query", self.query, Query, "GaussianKernel(...)")
 
     @property
     def dimension(self) -> int:
@@ -311,11 +310,8 @@ def _inscribed(polygon: Polygon) -> float:
 
 def as_question(question: PopulationMean | Query) -> PopulationMean:
     """Return a question; a query stands for its own mean."""
-    if isinstance(question, Query):
-        return SoftQuestion(question)
-    if not isinstance(question, PopulationMean):
-        raise ParameterError("question", question, "a PopulationMean or a Query")
-    return question
+    validation.require_kind("question", question, PopulationMean | Query)
+    return SoftQuestion(question) if isinstance(question, Query) else question
 
 
 MOST_REPEATED = 0.5
@@ -448,8 +444,7 @@ class PlanningProblem:
 def check_promise(privacy: object, prior: object) -> None:
     """Refuse a guarantee that no plan can use."""
     validation.require_kind("privacy", privacy, GeoPrivacy)
-    if not isinstance(prior, Prior):
-        raise ParameterError("prior", prior, "a Prior, for example SamplePrior(values)")
+    validation.require_kind("prior", prior, Prior, "SamplePrior(values)")
 
 
 def nodes_near(question: PopulationMean, prior: Prior, near: float) -> tuple[Array, Array]:

@@ -125,14 +125,12 @@ class RangeEstimator(PointEstimator):
         return np.asarray(np.maximum(total, 0.0))
 
 
+point_estimator.register(Range, RangeEstimator)
+
+
 @point_estimator.register
 def _(query: Threshold, scale: float, debias: bool) -> PointEstimator:
     return ProfileEstimator(query.profile, query.at, scale, debias)
-
-
-@point_estimator.register
-def _(query: Range, scale: float, debias: bool) -> PointEstimator:
-    return RangeEstimator(query, scale, debias)
 
 
 @point_estimator.register

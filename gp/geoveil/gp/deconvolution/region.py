@@ -227,9 +227,7 @@ class RegionEstimator(PointEstimator):
         return GridFunction(self._grid, second - self._squared(self._average))
 
 
-@point_estimator.register
-def _(query: SmoothedRegion, scale: float, debias: bool) -> PointEstimator:
-    return RegionEstimator(query, scale, debias)
+point_estimator.register(SmoothedRegion, RegionEstimator)
 
 
 def _distance_and_bounds(region: Any) -> tuple[Callable[[Array], Any], Bounds | None]:

@@ -212,10 +212,7 @@ class QueryMechanism(Mechanism[int]):
     _privacy_kind: ClassVar[type] = GeoPrivacy
 
     def __init__(self, query: Query, privacy: GeoPrivacy | LocalPrivacy, **options: object) -> None:
-        if not isinstance(query, Query):
-            raise ParameterError(
-                "query", query, "a Query, for example Threshold(at=..., width=...)"
-            )
+        validation.require_kind("query", query, Query, "Threshold(at=..., width=...)")
         validation.require_kind("privacy", privacy, self._privacy_kind)
         if isinstance(privacy, GeoPrivacy):
             require_comparable(query, privacy)

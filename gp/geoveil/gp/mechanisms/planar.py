@@ -280,8 +280,7 @@ class PlanarLaplace(Mechanism[tuple[int, ...]]):
             >>> e.value([[0.0, 0.0], [1500.0, 0.0]]).round(4).tolist()
             [1.908, 0.2637]
         """
-        if not isinstance(query, (Query, SmoothedRegion)):
-            raise ParameterError("query", query, "a Query, for example GaussianKernel(...)")
+        validation.require_kind("query", query, Query | SmoothedRegion, "GaussianKernel(...)")
         if query.dimension != self.dimension:
             raise ParameterError("query.dimension", query.dimension, f"{self.dimension}")
         validation.require_flag("debias", debias)

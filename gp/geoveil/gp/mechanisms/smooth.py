@@ -61,8 +61,7 @@ class SmoothlyScaled:
     ) -> None:
         """Set noise, β and η; `default` holds a β/ε, and the best noise for any β/ε."""
         self.calibration = validation.choice("calibration", calibration, CALIBRATIONS)
-        if noise is not None and not isinstance(noise, Noise):
-            raise ParameterError("noise", noise, "a Noise, for example StudentT(3)")
+        validation.require_kind("noise", noise, Noise | None, "StudentT(3)")
         most = self.privacy.rate / reports
         if beta is not None:
             each = f" over {reports} queries" if reports > 1 else ""

@@ -18,6 +18,8 @@ from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.profiles import Gaussian, Profile, TabulatedProfile
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 
+_EXAMPLE = "FormulaProfile(formula, scale=...)"
+
 
 class _Central(Query):
     """A query of the distance to a center of k coordinates."""
@@ -58,7 +60,8 @@ class Radial(_Central):
     center: tuple[float, ...]
 
     def __init__(self, profile: Profile, center: float | Iterable[float]) -> None:
-        object.__setattr__(self, "profile", _profile(profile).on_ray())
+        validation.require_kind("profile", profile, Profile, _EXAMPLE)
+        object.__setattr__(self, "profile", profile.on_ray())
         object.__setattr__(self, "center", _coordinates("center", center))
 
     def tabulated(self, tolerance: float = 1e-4) -> Radial:
@@ -98,9 +101,10 @@ class Linear(Query):
         largest = max(map(abs, components))
         if not validation.LEAST <= largest <= validation.MOST:
             raise ParameterError("direction", direction, "a vector that is not 0, below 1e+50")
+        validation.require_kind("profile", profile, Profile, _EXAMPLE)
         if isinstance(profile, EnclosedProfile) and profile.ray:
             raise ParameterError("profile", profile, "one of a line: leave out ray=True")
-        object.__setattr__(self, "profile", _profile(profile))
+        object.__setattr__(self, "profile", profile)
         object.__setattr__(self, "direction", components)
         object.__setattr__(self, "offset", validation.real("offset", offset))
 
@@ -125,14 +129,6 @@ class Linear(Query):
     @property
     def nests(self) -> bool:
         return self.dimension == 1
-
-
-def _profile(profile: Profile) -> Profile:
-    if not isinstance(profile, Profile):
-        raise ParameterError(
-            "profile", profile, "a Profile, for example FormulaProfile(formula, scale=...)"
-        )
-    return profile
 
 
 def _coordinates(name: str, value: float | Iterable[float]) -> tuple[float, ...]:

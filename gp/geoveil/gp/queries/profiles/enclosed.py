@@ -294,16 +294,14 @@ def settled(cells: SlopeCells) -> tuple[float, float]:
     return float(min([low, *cells.knots[:1]])), float(max([high, *cells.knots[-1:]]))
 
 
-@lru_cache(maxsize=64)
-def _reached(cells: SlopeCells, reach: float, everywhere: bool) -> tuple[Array, Array]:
-    return reached(cells, reach, everywhere=everywhere)
+_reached = lru_cache(maxsize=64)(reached)
 
 
 @lru_cache(maxsize=256)
 def _bound(cells: SlopeCells, beta: float, growth: str, reach: float) -> CertifiedBound:
     kind = BOUNDS[growth]
     everywhere = kind.everywhere or reach == math.inf
-    return kind(*_reached(cells, reach, everywhere), beta)
+    return kind(*_reached(cells, reach, everywhere=everywhere), beta)
 
 
 @lru_cache(maxsize=64)

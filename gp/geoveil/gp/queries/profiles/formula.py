@@ -105,7 +105,7 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
 
     @property
     def _cells(self) -> SlopeCells:
-        return _enclosed(self._tape, self.extent, self.ray)
+        return _enclosed(self._tape, self.extent, ray=self.ray)
 
     def on_ray(self) -> FormulaProfile:
         profile = copy(self)  # which does not call the formula again
@@ -148,6 +148,4 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
         return np.array(jets)[which].T
 
 
-@lru_cache(maxsize=64)
-def _enclosed(tape: Tape, extent: float, ray: bool) -> SlopeCells:
-    return enclose(tape, extent, ray=ray)
+_enclosed = lru_cache(maxsize=64)(enclose)
