@@ -278,6 +278,23 @@ def test_estimators_are_unbiased_and_vary_as_they_say(mechanism):
         assert max(biases) > 0.002
 
 
+@pytest.mark.parametrize("mechanism", EVERY, ids=str)
+def test_moments_are_exact_sums_over_all_reports(mechanism):
+    """Of every option's law. Control: the moments at another ε differ."""
+    options = range(mechanism.options)
+    values = [1 << x for x in options] if isinstance(mechanism, SubsetResponse) else options
+    laws = [law(mechanism, x) for x in values]
+    other = type(mechanism)(mechanism.options, 1.2 * mechanism.epsilon)
+    for scores in scores_of(mechanism):
+        attained = mechanism.estimator(scores)(np.array(list(laws[0])))
+        powers = attained[:, None] ** np.array([1, 2, 3])
+        summed = [np.array(list(of.values()), float) @ powers for of in laws]
+        expected, wrong = np.unique(np.round(summed, 9), axis=0), other.moments(scores).points
+        found = np.unique(np.round(mechanism.moments(scores).points, 9), axis=0)
+        assert found == pytest.approx(expected, rel=1e-8, abs=2e-9)
+        assert wrong != pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, math.log(3), 5.0])
 def test_variances_are_the_closed_forms(epsilon):
     """Warner's as RRreg states it, k-ary response, unary encoding, and yes or no, to 1e-8.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from geoveil.analyst import (
     Between,
@@ -17,10 +18,12 @@ from geoveil.analyst import (
     CrossTable,
     FormReports,
     MeanBy,
+    Option,
     PartialCorrelation,
     Score,
     Shares,
 )
+from geoveil.gp import Limits, interval_of_mean
 
 from .forms import choice, form, number, ordinal, reported
 
@@ -102,6 +105,27 @@ def _band(reports: FormReports) -> Ends:
 def _row(reports: FormReports) -> Ends:
     rows = reports.ask(CrossTable("rents", "mood"), confidence=1 - 0.05 / 4).row_shares
     return rows.low[0], rows.high[0]  # four at once, by the sum of the risks
+
+
+@pytest.mark.parametrize(("options", "epsilon", "people"), [(60, 3.0, 20), (10, 1.0, 20)])
+def test_shares_of_private_options_hold_however_few_answer(
+    options: int, epsilon: float, people: int
+) -> None:
+    """By enumeration beside every end. Control: intervals that know only the ends of reports."""
+    limits = Option("rents", "o0").limits(form(choice("rents", options, epsilon)))
+    low, high = limits.reports
+    counts = np.arange(people + 1)
+
+    def missed(limits: Limits) -> float:
+        shares = counts / people
+        rows = zip(low + (high - low) * shares, shares * (1 - shares), strict=True)
+        each = [interval_of_mean(people, m, v * (high - low) ** 2, 0.95, limits) for m, v in rows]
+        ends = np.array([[of.low, of.high] for of in each])
+        truths = np.clip(np.concatenate([ends.ravel() - 1e-9, ends.ravel() + 1e-9]), 0, 1)[:, None]
+        out = (truths < ends[:, 0]) | (ends[:, 1] < truths)
+        return float((binom.pmf(counts, people, (truths - low) / (high - low)) * out).sum(1).max())
+
+    assert missed(limits) < 0.05 * 4 / 3 < missed(Limits(limits.reports, limits.means))
 
 
 def _correlation(reports: FormReports) -> Ends:

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, partial, reduce
 from itertools import product
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -35,6 +35,7 @@ from geoveil.gp import (
     Limits,
     ParameterError,
     Query,
+    ReportMoments,
     SmoothedRegion,
     Smoothstep,
     UnsupportedError,
@@ -142,13 +143,16 @@ class _Category(Term):
         means = float(scores.min()), float(scores.max())
         if field.mechanism is None:
             return Operator(lambda columns: scores[columns[:, 0]], _limits(means, means))
-        reports = field.mechanism.limits(scores)
-        return Operator(field.mechanism.estimator(scores), _limits(reports, means))
+        reports, law = field.mechanism.limits(scores), partial(field.mechanism.moments, scores)
+        return Operator(field.mechanism.estimator(scores), _limits(reports, means, cache(law)))
 
 
-def _limits(reports: Ends, means: Ends) -> Limits:
+def _limits(
+    reports: Ends, means: Ends, law: Callable[[], ReportMoments | None] = lambda: None
+) -> Limits:
     """Return limits, or infinite ones if they coincide, as for a product that is always 0."""
-    return Limits(reports, means) if reports[0] < reports[1] and means[0] < means[1] else UNLIMITED
+    apart = reports[0] < reports[1] and means[0] < means[1]
+    return Limits(reports, means, law) if apart else UNLIMITED
 
 
 def _ticked(field: MultipleField, terms: Sequence["Option"]) -> Operator:
@@ -163,9 +167,9 @@ def _ticked(field: MultipleField, terms: Sequence["Option"]) -> Operator:
             factors.append(Operator(ticked, Limits((0.0, 1.0), (0.0, 1.0))))
         else:
             unit = np.eye(len(field.options))[index]
-            reports = field.mechanism.limits(unit)
+            reports, law = field.mechanism.limits(unit), partial(field.mechanism.moments, unit)
             value = field.mechanism.estimator(unit)
-            factors.append(Operator(value, Limits(reports, (0.0, 1.0))))
+            factors.append(Operator(value, _limits(reports, (0.0, 1.0), cache(law))))
     return Operator(
         lambda columns: reduce(np.multiply, (of.value(columns) for of in factors)),
         limits_of_product(factors),

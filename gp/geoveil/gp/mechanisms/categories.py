@@ -20,6 +20,7 @@ from geoveil.gp.exact import BALL, lower, working_precision
 from geoveil.gp.not_private import warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy
 from geoveil.gp.randomness import RandomSource, chosen_source
+from geoveil.gp.report_moments import ReportMoments
 
 MOST_EPSILON = 16.0
 """The largest ε of categories: beyond it fewer than one answer in a million is a lie."""
@@ -115,6 +116,25 @@ class CategoryMechanism(ABC):
     def variance(self, scores: ArrayLike) -> Array:
         """Return the variance of h for each true option, (K,)."""
 
+    def moments(self, scores: ArrayLike) -> ReportMoments:
+        """Return the moments of h for each true option.
+
+        Of a set, they are those of one option alone; a single score then bounds all sets.
+
+        Example:
+            >>> KaryResponse(2, 1.0).moments([1, 0]).points.round(3).tolist()
+            [[0.0, 0.921, 0.921], [1.0, 1.921, 2.841]]
+        """
+        scores = self._scores(scores)
+        variance = self.variance(scores)
+        cubes = self._third(scores) + 3 * scores * variance + scores**3
+        points = np.stack([scores, variance + scores**2, cubes], axis=1)
+        return ReportMoments(np.unique(points, axis=0))
+
+    @abstractmethod
+    def _third(self, scores: Array) -> Array:
+        """Return the third central moment of h for each true option, (K,)."""
+
     @property
     def _expected(self) -> str:
         return f"the index of an option, from 0 to {self.options - 1}"
@@ -202,6 +222,14 @@ class KaryResponse(_IndexMechanism):
         total = self.weight + (self.options - 1) * ONE
         return np.asarray((spread * ONE + self._more * np.square(table - scores)) / total)
 
+    def _third(self, scores: Array) -> Array:
+        table, mean = self._table(scores), scores.mean()
+        lies, own = table - mean, scores - mean
+        # Of all reports alike: the mean of the table is that of the scores.
+        alike = (lies**3).sum() - 3 * own * np.square(lies).sum() - self.options * own**3
+        total = self.weight + (self.options - 1) * ONE
+        return np.asarray((alike * ONE + self._more * (table - scores) ** 3) / total)
+
 
 @dataclass(frozen=True)
 class OrdinalResponse(_IndexMechanism):
@@ -254,12 +282,18 @@ class OrdinalResponse(_IndexMechanism):
         return np.asarray(scores - weights * np.diff(np.diff(scores), prepend=0, append=0))
 
     def variance(self, scores: ArrayLike) -> Array:
-        scores = self._scores(scores)
+        return self._central(self._scores(scores), 2)
+
+    def _third(self, scores: Array) -> Array:
+        return self._central(scores, 3)
+
+    def _central(self, scores: Array, power: int) -> Array:
+        """Return a central moment of h for each true option, (K,)."""
         table, index = self._table(scores), np.arange(self.options)
         law = (ONE / self.weight) ** np.abs(index[:, None] - index)
         law[:, 1:-1] *= self._more / self.weight
         law /= 1 + ONE / self.weight
-        return np.asarray((law * np.square(table - scores[:, None])).sum(axis=1))
+        return np.asarray((law * (table - scores[:, None]) ** power).sum(axis=1))
 
 
 class _MaskMechanism(CategoryMechanism):
@@ -357,6 +391,13 @@ class _MaskMechanism(CategoryMechanism):
         squares = np.square(self._scores(scores))
         lies = self.weight * ONE * (self._factor / self._more) ** 2
         return np.asarray(lies * squares.sum() + (self._factor - 1) * squares)
+
+    def _third(self, scores: Array) -> Array:
+        slope, _ = self._per_bit()
+        lie = ONE / self._total
+        cubes = lie * (1 - lie) * (1 - 2 * lie) * (slope * scores) ** 3
+        # The bit of the true option is even, or inverted.
+        return np.asarray(cubes.sum() - 2 // self._factor * cubes)
 
 
 @dataclass(frozen=True)
