@@ -343,7 +343,7 @@ def with_laws(
 ) -> Iterator[Limits]:
     """Yield a server's estimates, with the law of answers from campaign and questions.
 
-    It is found when it is first needed: where there are few reports.
+    Each law is computed at its first use, which few reports need.
     """
     for question, limit in zip(questions, limits, strict=True):
         yield replace(limit, moments=cache(partial(_moments, campaign, question)))

@@ -12,7 +12,7 @@ attempt may succeed.
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar, overload
 
 from geoveil.analyst import calls
 from geoveil.analyst.calls import Call, PublishedCampaign
@@ -40,15 +40,6 @@ _ASKING_S = 600.0
 _EXPORTING_S = 3_600.0
 _LONGEST_S = 86_400.0 * 7
 _Result = TypeVar("_Result")
-
-
-class AskOptions(TypedDict, total=False):
-    """Options of a client's questions."""
-
-    cohorts: bool
-    """Whether to query each cohort separately as well."""
-    timeout_s: float
-    """Seconds for each time that every report is read."""
 
 
 class _Connection:
@@ -181,7 +172,9 @@ class Analyst(_Connection):
         asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
-        **how: Unpack[AskOptions],
+        *,
+        cohorts: bool = ...,
+        timeout_s: float = ...,
     ) -> CampaignEstimates: ...
 
     @overload
@@ -191,7 +184,9 @@ class Analyst(_Connection):
         asked: Statistic[Found],
         confidence: float = 0.95,
         period: int | None = None,
-        **how: Unpack[AskOptions],
+        *,
+        cohorts: bool = ...,
+        timeout_s: float = ...,
     ) -> Found: ...
 
     def ask(
@@ -321,7 +316,9 @@ class AsyncAnalyst(_Connection):
         asked: Sequence[PointQuestion],
         confidence: float = 0.95,
         period: int | None = None,
-        **how: Unpack[AskOptions],
+        *,
+        cohorts: bool = ...,
+        timeout_s: float = ...,
     ) -> CampaignEstimates: ...
 
     @overload
@@ -331,7 +328,9 @@ class AsyncAnalyst(_Connection):
         asked: Statistic[Found],
         confidence: float = 0.95,
         period: int | None = None,
-        **how: Unpack[AskOptions],
+        *,
+        cohorts: bool = ...,
+        timeout_s: float = ...,
     ) -> Found: ...
 
     async def ask(

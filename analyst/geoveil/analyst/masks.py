@@ -13,7 +13,7 @@ import sqlite3
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -382,14 +382,12 @@ def _sidecar(file: Path) -> tuple[FormCampaign, Mapping[str, tuple[str, str]]] |
     beside = sidecar_of(file)
     if not beside.is_file():
         return None
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         read = json.loads(beside.read_text(encoding="utf-8"))
         form = decode(base64.b64decode(read[_FORM]))
         columns = {name: (x, y) for name, (x, y) in read[_COLUMNS].items()}
         if isinstance(form, FormCampaign):
             return form, columns
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
     raise ParameterError("file", str(beside), "one that 'geoveil mask' wrote")
 
 

@@ -106,14 +106,15 @@ def odds(privacy: GeoPrivacy) -> list[Record]:
         >>> [round(row["probability"], 3) for row in odds(GeoPrivacy(1.0, per=8_000.0))]
         [0.731, 0.881, 0.993]
     """
+    distances = [times * privacy.per for times in DISTANCES]
     return [
         {
-            "distance": times * privacy.per,
-            "epsilon": privacy.at(times * privacy.per),
-            "probability": 1 / (1 + math.exp(-privacy.at(times * privacy.per))),
-            "other_probability": 1 / (1 + math.exp(min(privacy.at(times * privacy.per), 700.0))),
+            "distance": distance,
+            "epsilon": epsilon,
+            "probability": 1 / (1 + math.exp(-epsilon)),
+            "other_probability": 1 / (1 + math.exp(min(epsilon, 700.0))),
         }
-        for times in DISTANCES
+        for distance, epsilon in zip(distances, map(privacy.at, distances), strict=True)
     ]
 
 

@@ -21,6 +21,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -219,16 +220,11 @@ def _beside(key: int) -> Any:
 
 def _parameters(url: str) -> dict[str, Any]:
     """Return a URL's parameters, as libpq reads it."""
-    parameters: dict[str, Any] = {}
-    sound = url.startswith(_SCHEMES)
-    if sound:
-        try:
-            parameters = dict(conninfo_to_dict(url))
-        except psycopg.ProgrammingError:
-            sound = False
-    if not sound:  # outside the handler, whose error quotes the URL and perhaps a password
-        raise ParameterError("database", "...", "a URL postgresql://… (it is not shown)")
-    return {**_PARAMETERS, **parameters}
+    if url.startswith(_SCHEMES):
+        # Suppressed, since the error quotes the URL and perhaps a password.
+        with suppress(psycopg.ProgrammingError):
+            return {**_PARAMETERS, **conninfo_to_dict(url)}
+    raise ParameterError("database", "...", "a URL postgresql://… (it is not shown)")
 
 
 def _server_version(connection: Connection) -> int:

@@ -151,8 +151,9 @@ class Comparison:
 class Searches:
     """A cache of searches, for the same questions and their prior.
 
-    Args: most: guarantees kept, the last used; None for all. widest: of the bands tried, an
-        argument of `coarse.width`.
+    Args:
+        most: how many guarantees to keep, the last used ones; None for all.
+        widest: the widest band to try, as `coarse.width` takes it.
     """
 
     def __init__(self, most: int | None = None, widest: int = WIDEST) -> None:

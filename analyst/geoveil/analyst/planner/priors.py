@@ -391,7 +391,7 @@ class MappedPrior(_DerivedPrior):
 
     @abstractmethod
     def _back(self, numbers: Array) -> Array:
-        """Return the arguments with these values, (m,), and the places of bends."""
+        """Return where the function has these values, (m,), and where it bends."""
 
 
 @dataclass(frozen=True)

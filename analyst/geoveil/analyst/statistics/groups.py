@@ -158,10 +158,7 @@ def shares_of(sizes: Mapping[str, float], labels: Sequence[str]) -> Array:
     """Return the shares of people in groups, from the size of every group and no other."""
     if set(sizes) != set(labels):
         raise ParameterError("groups of the sizes", sorted(sizes), f"{sorted(labels)}")
-    for label, size in sizes.items():
-        if not (isinstance(size, (int, float)) and math.isfinite(size) and size > 0):
-            raise ParameterError(f"sizes[{label!r}]", size, "a finite number > 0")
-    shares = np.array([sizes[label] for label in labels], np.float64)
+    shares = np.array([validation.positive(f"sizes[{of!r}]", sizes[of]) for of in labels])
     return np.asarray(shares / shares.sum())
 
 

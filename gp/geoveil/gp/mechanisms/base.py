@@ -243,7 +243,7 @@ class QueryMechanism(Mechanism[int]):
         """Return the integers between which `release` stays, except with the probability `beyond`.
 
         It is proved for every x. A server may clip reports to these ends, so that no forged report
-        outweighs all others. `grid_range`, which no report leaves, where it is finite.
+        outweighs all others. If `grid_range` is finite, it is returned: no report leaves it.
 
         Example:
             >>> from geoveil.gp import GeoPrivacy, LipschitzMechanism, Threshold

@@ -404,8 +404,8 @@ def _turned(queries: Sequence[Query]) -> Sequence[Query]:
 def _along_centers(queries: Sequence[Query]) -> tuple[Sequence[Query], bool]:
     """Return queries of the same distances, and whether they are the same on both sides of 0.
 
-    If all centers are on a line, or a plane, all is the same on circles around it. So places along
-    it count, and on the last axis how far away they are.
+    If all centers lie on a line or a plane, distances to them are equal all around it: only the
+    place along it counts, and the distance from it, which is the last coordinate.
     """
     plain: list[Any] = [query.unclipped for query in queries]
     if queries[0].dimension == 1 or not all(_is_ours(q) and hasattr(q, "center") for q in plain):
