@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from geoveil.aggregator.domain.browsing import MOST_ON_PAGE, Page, page
 from geoveil.aggregator.domain.campaign_cache import (
+    MOST_ON_PAGE,
     CampaignCache,
     CampaignStatus,
     Clock,
+    Page,
+    page,
     publish,
     utc_now,
 )
