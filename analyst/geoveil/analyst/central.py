@@ -115,7 +115,8 @@ def _excess(epsilon: float, near: float, clones: Array) -> Array:
     """Return the excess probability over e^epsilon times the other's, given numbers of clones."""
     from scipy.special import betainc
 
-    # Of the clones and the person, `least` answer like the first value where that is told at last.
+    # The first value is more than e^epsilon times as likely as the other if more than `least` of
+    # the clones and the person answer like it.
     p1, e1 = math.expm1(near), math.expm1(epsilon)
     odds = (p1 + e1 + p1 * e1) / (p1 * (2 + e1))
     least = np.minimum(np.floor((clones + 1) * odds), clones)

@@ -113,8 +113,7 @@ class CsvTable(NamedColumns):
         pair, _ = self._split(name)
         if pair:
             return [(row[pair[0]], row[pair[1]]) for row in self._rows]
-        at = self._at(name)
-        return [row[at].split()[1::-1] or ("", "") for row in self._rows]
+        return [text.split()[1::-1] or ("", "") for text in self.numbers(name)]
 
     def write(self, file: Path, kept: Sequence[bool], masked: Mapping[str, Array]) -> None:
         rows = list(compress(self._rows, kept))

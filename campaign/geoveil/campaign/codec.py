@@ -91,8 +91,7 @@ def encode_field(field: Field) -> pb.Field:
 def decode_field(message: pb.Field) -> Field:
     """Return a field from its wire form; ParameterError names the parameter and its range."""
     name = f"field {message.attribute.name!r}"
-    field: Field = within(name, lambda: _decode_field(message))
-    return field
+    return within(name, lambda: _decode_field(message))
 
 
 def _decode_field(message: pb.Field) -> Field:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from geoveil.campaign.families import Example, QueryFamily, Registry, Wire, Work
 from geoveil.campaign.text import require_printable
@@ -89,8 +89,7 @@ def _band(query: SoftIndicator) -> dict[str, Any]:
 
 
 def _profile(message: Any) -> str:
-    name: str = name_of(_PROFILES, message.profile, "profile")
-    return name
+    return name_of(_PROFILES, message.profile, "profile")
 
 
 def _parts(query: Polygon) -> list[pb.PolygonPart]:
@@ -308,7 +307,7 @@ def decode_question(index: int, message: pb.Query) -> Question:
     if not message.HasField("softness"):
         return Question(message.label, query)
     given = message.softness
-    softness: Difference = within(
+    softness = within(
         f"queries[{index}].softness", lambda: Difference(given.expected_difference, given.bound)
     )
     return Question(message.label, query, softness)
@@ -340,7 +339,10 @@ def decode_point_question(index: int, message: pb.Query) -> PointQuestion:
     return PointQuestion(message.label, query)
 
 
-def name_of(table: Mapping[Any, int], number: int, field: str) -> Any:
+_Value = TypeVar("_Value")
+
+
+def name_of(table: Mapping[_Value, int], number: int, field: str) -> _Value:
     """Return the name of an enumeration's value."""
     for name, field_number in table.items():
         if field_number == number:
@@ -348,7 +350,7 @@ def name_of(table: Mapping[Any, int], number: int, field: str) -> Any:
     raise ParameterError(field, number, f"one of {sorted(table.values())}")
 
 
-def within(field: str, read: Callable[[], Any]) -> Any:
+def within(field: str, read: Callable[[], _Value]) -> _Value:
     """Return read(), with the field's name as a prefix in any ParameterError."""
     try:
         return read()

@@ -91,8 +91,7 @@ class Kind:
     @property
     def serves_several(self) -> bool:
         """Whether one declaration, without parameters, serves every question of a campaign."""
-        alone = self.options == (MappingProxyType({}),)
-        return alone and not self.answers_all
+        return self.options == (MappingProxyType({}),) and not self.answers_all
 
 
 def _of_family(family: MechanismFamily, planned: Planned) -> Kind:

@@ -203,8 +203,7 @@ def passed_on(
         while True:
             wanted = steps.send(answer((yield question(wanted))))
     except StopIteration as end:
-        result: Found = end.value
-        return result
+        return cast(Found, end.value)
 
 
 def driven(steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Any]) -> Found:
@@ -214,8 +213,7 @@ def driven(steps: Generator[Wanted, Any, Found], answer: Callable[[Wanted], Any]
         while True:
             wanted = steps.send(answer(wanted))
     except StopIteration as end:
-        result: Found = end.value
-        return result
+        return cast(Found, end.value)
 
 
 async def driven_async(
@@ -227,8 +225,7 @@ async def driven_async(
         while True:
             wanted = steps.send(await answer(wanted))
     except StopIteration as end:
-        result: Found = end.value
-        return result
+        return cast(Found, end.value)
 
 
 def noise_scale(campaign: AttributeCampaign, dimension: int = 1) -> float:
