@@ -81,13 +81,9 @@ class BallArithmetic(Arithmetic):
 
     def constant(self, value: Exact) -> arb:
         """Return a public parameter as a ball, and cache it."""
-        if type(value) is float:
+        if isinstance(value, float):
             return arb(value)
-        if isinstance(value, int):
-            return _constant(value, 1, ctx.prec)
-        # isinstance(value, Fraction) would take longer than the rest: its class is an abstract one
-        exact = value if type(value) is Fraction else Fraction(value)
-        return _constant(exact.numerator, exact.denominator, ctx.prec)
+        return _constant(value.numerator, value.denominator, ctx.prec)
 
     def private(self, value: float) -> arb:
         """Return a private double as an exact ball, without caching it."""
@@ -371,8 +367,7 @@ def paced(
     for name, function in (("release", release), ("clock", clock), ("sleep", sleep)):
         if not callable(function):
             raise ParameterError(name, function, "a function")
-    if type(seconds) is not float or not 0 < seconds <= _LONGEST_S:
-        seconds = validation.between("seconds", seconds, 0, _LONGEST_S, low_open=True)
+    seconds = validation.between("seconds", seconds, 0, _LONGEST_S, low_open=True)
     start = clock()
     try:
         return release()

@@ -26,8 +26,7 @@ class RandomSource(ABC):
 
     def below(self, bound: int) -> int:
         """Return a uniform integer in [0, bound), exactly: draws again instead of folding."""
-        if type(bound) is not int or bound < 1:
-            validation.require_count("bound", bound)
+        validation.require_count("bound", bound)
         count = (bound - 1).bit_length()
         while (value := self.bits(count)) >= bound:
             pass
@@ -40,8 +39,7 @@ class SystemSource(RandomSource):
     is_secure: ClassVar[bool] = True
 
     def bits(self, count: int) -> int:
-        if type(count) is not int or count < 0:
-            validation.require_count("count", count, 0)
+        validation.require_count("count", count, 0)
         return _SYSTEM.getrandbits(count)
 
 
@@ -77,8 +75,7 @@ class SeededSource(RandomSource):
         self._left = 0
 
     def bits(self, count: int) -> int:
-        if type(count) is not int or count < 0:
-            validation.require_count("count", count, 0)
+        validation.require_count("count", count, 0)
         while self._left < count:
             block = sha256(f"{self._seed}/{self._counter}".encode()).digest()
             self._pool = (self._pool << 256) | int.from_bytes(block)

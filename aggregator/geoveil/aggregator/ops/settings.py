@@ -168,9 +168,8 @@ class Settings:
                 least, most = setting.metadata["range"]
                 if setting.type is float:
                     validation.between(setting.name, value, least, most)
-                elif type(value) is not int or not least <= value <= most:
-                    expected = f"an integer from {least:,} to {most:,}"
-                    raise ParameterError(setting.name, value, expected)
+                else:
+                    validation.require_count(setting.name, value, least, most)
         for which in ("campaign", "peer", "call"):
             self._check_rate(f"{which}_rate", f"{which}_burst")
         _address("metrics_host", self.metrics_host)
