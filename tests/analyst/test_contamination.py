@@ -1,6 +1,7 @@
 """Test the bound on false reports: it is attained, and intervals cover the honest mean."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +43,16 @@ def test_liars_at_the_ends_reach_the_bound_and_no_more() -> None:
     moved = labelled(lying).contaminated(FRACTION).contamination.moved
     assert lying.mean() - honest.mean() == pytest.approx(moved, rel=1e-12)
     assert moved == pytest.approx(FRACTION * (HIGH - LOW), rel=1e-12)
+
+
+def test_sentences_round_bounds_up() -> None:
+    """Of 200 bounds a few are printed; half of them, to the nearest, would be too small."""
+    for width in np.linspace(0.5, 7.0, 200):
+        liars = Contamination(FRACTION, width, (0.0, width / 3))
+        moved, by_values = map(float, re.findall(r"at most ([0-9.]+)", liars.words))
+        assert liars.moved <= moved * (1 + 1e-9) <= 1.01 * liars.moved
+        assert liars.moved_by_values <= by_values * (1 + 1e-9) <= 1.01 * liars.moved_by_values
+    assert Contamination(0.0, 1.0).words.startswith("by at most 0, whatever")
 
 
 @pytest.mark.deep(keep=1)

@@ -9,7 +9,7 @@ import pytest
 from geoveil.campaign import MECHANISMS, SigningKey, token_key_id
 from geoveil.campaign.saying import to_one
 from geoveil.cli.connection import CommandError
-from geoveil.gp import DebiasedLaplace, GeoPrivacy, ParameterError, Threshold
+from geoveil.gp import DebiasedLaplace, GeoPrivacy, LipschitzMechanism, ParameterError, Threshold
 from geoveil.relay import IssuerKey
 
 from .conftest import ABOVE, INCOME, LOG_NORMAL, PLACE
@@ -100,6 +100,19 @@ def test_the_error_to_expect_is_the_one_that_comes(create):
     # Half of the people at either end of the band would sample 0 and 1; the noise is of its middle.
     noise = mechanism.simulate(np.full(100_000, 100_000.0), np.random.default_rng(5)).var()
     assert float(found[1]) == pytest.approx(np.sqrt((noise + 0.25) / 200), rel=0.02)
+
+
+def test_the_error_to_expect_is_rounded_up(create):
+    """Half at either end, and noise that is the same for all: 0.1129, and not "at most 0.11"."""
+    asked = (*ABOVE, "--width", "24000", "--epsilon", "0.2", "--participants", "1000")
+    created = create("Even", *asked, "--mechanism", "lipschitz")
+    found = re.search(r"population of at most ([0-9.]+) with", created.output)
+    assert found is not None
+    threshold = Threshold(100_000, 24_000, "smoothstep")
+    noise = LipschitzMechanism(threshold, GeoPrivacy(0.2, 8_000, "dollar")).largest_variance
+    error = np.sqrt((noise + 0.25) / 1_000)
+    assert error <= float(found[1]) < 1.1 * error
+    assert error > float(f"{error:.2g}")  # control: to the nearest it would be too little
 
 
 def test_points_say_how_far_they_are_moved(create):

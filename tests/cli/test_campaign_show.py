@@ -9,7 +9,7 @@ import pytest
 
 from geoveil.analyst import Analyst, ServerError
 from geoveil.analyst.contamination import MEAN_MOVES
-from geoveil.campaign import SmoothSpec
+from geoveil.campaign import SmoothSpec, rounded_up
 from geoveil.cli.console import out
 from geoveil.gp import ParameterError
 from geoveil.proto.v1.collector_pb2 import SubmitReportsRequest
@@ -33,7 +33,9 @@ def test_the_range_of_a_report_is_shown(create, geoveil, record, server, mechani
         campaign = analyst.campaign(name)
     weight = campaign.most_from_one(0)
     assert weight == pytest.approx(most, rel=0.02)
-    said = f"One report of n, whatever it says, moves a mean by at most {weight:.4g}/n."
+    said = (
+        f"One report of n, whatever it says, moves a mean by at most {rounded_up(weight, 4):g}/n."
+    )
     assert said in made.output
     shown = geoveil("campaign", "show", name).output
     assert said in shown
@@ -198,7 +200,7 @@ def test_an_estimate_says_what_false_answers_can_do(create, answer, geoveil, rec
     shown = words(*doubting)
     assert "contaminated high" in shown
     assert "Liars, above 100,000: 1 % of the answers move the estimate by at most" in shown
-    assert f"{found['moved']:.3g}, whatever they say, and by at most 0.01" in shown
+    assert f"{rounded_up(found['moved'], 3):g}, whatever they say, and by at most 0.01" in shown
     assert "contamination" not in geoveil("estimate", "doubted", "--json").output
     assert "Liars" not in words("estimate", "doubted")
 
@@ -209,7 +211,8 @@ def test_a_plan_says_what_liars_can_do(record, words):
     (row,) = record("plan", *asked, *prior, to_server=False)["contamination"]
     assert row["moved"] == pytest.approx(0.01 * (1 + 12 / 10**2), rel=1e-3)
     shown = words("plan", *asked, *prior, to_server=False)
-    assert f"send anything, the estimate moves by at most {row['moved']:.3g}" in shown
+    moved = rounded_up(row["moved"], 3)
+    assert f"send anything, the estimate moves by at most {moved:g}" in shown
 
 
 def test_an_estimate_says_what_silent_people_can_do(create, answer, geoveil, record, words):

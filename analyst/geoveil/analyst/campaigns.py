@@ -29,6 +29,7 @@ from geoveil.campaign import (
     digest,
     encode,
     require_attribute,
+    rounded_up,
 )
 from geoveil.gp import AzimuthalEquidistant, GeoPrivacy, LogScale, ParameterError, validation
 
@@ -294,9 +295,10 @@ def expected_text(campaign: AttributeCampaign, participants: int) -> str:
         )
     assert isinstance(campaign, StatisticCampaign)
     error, label = max(_errors(campaign, participants))
+    most = rounded_up(error, 2)
     of = "" if len(campaign.questions) == 1 else f" ({label!r}, the largest)"
     return (
-        f"expect a standard error for the population of at most {error:.2g}{of} with"
+        f"expect a standard error for the population of at most {most:g}{of} with"
         f" {participants:,} participants, noise and sampling together, and half that with four "
         "times as many"
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoveil.analyst.results import Estimates, possible, rows_of
+from geoveil.campaign import rounded_up
 from geoveil.gp import ParameterError, validation
 
 MEAN_MOVES = (
@@ -66,6 +67,15 @@ class Contamination:
         if not self.fraction:
             return 0.0
         return min(self.fraction * (high - low), self.moved)
+
+    @property
+    def words(self) -> str:
+        """How far the estimate moves, as a part of a sentence; rounded up."""
+        moved, by_values = (rounded_up(most, 3) for most in (self.moved, self.moved_by_values))
+        return (
+            f"by at most {moved:g}, whatever they say, and by at most {by_values:g} if they are an"
+            " honest app's about false values"
+        )
 
     def widened(self, low: float, high: float) -> tuple[float, float]:
         """Return an interval of the mean over honest people, given an interval of the estimand."""

@@ -413,9 +413,7 @@ class CampaignEstimates(Result):
             )
             yield (
                 f"Liars, {row.label}{begins}: {100 * fraction:g} % of the answers move the estimate"
-                f" by at most {liars.moved:.3g}, whatever they say, and by at most"
-                f" {liars.moved_by_values:.3g} if they are an honest app's about false values."
-                f"{holds}"
+                f" {liars.words}.{holds}"
             )
         yield (
             "The contaminated interval holds the mean over honest people whatever liars say, at the"
@@ -445,10 +443,11 @@ def _of_forgers(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
     """Yield sentences on forged reports, detected ones first."""
     for row in rows:
         if row.forged is not None and row.forged.shows:
+            least = math.floor(1e4 * row.forged.at_least) / 100
             yield (
-                f"WARNING, {row.label}: at least {100 * row.forged.at_least:.2g} % of the reports"
-                f" are forged (confidence {100 * row.forged.confidence:g} %): no honest device"
-                " sends so many of them where these lie."
+                f"WARNING, {row.label}: at least {least:g} % of the reports are forged (confidence"
+                f" {100 * row.forged.confidence:g} %): no honest device sends so many of them where"
+                " these lie."
             )
     if any(row.mechanism is not None and row.forged is None for row in rows):
         yield "Forged reports are not tested: only noise with a bounded range shows them."

@@ -37,6 +37,7 @@ from geoveil.campaign import (
     open_envelope,
     privacy_text,
     require_attribute,
+    rounded_up,
     seal,
     signer,
     what_a_form_tells,
@@ -399,7 +400,7 @@ def _when_and_how(campaign: Campaign) -> Iterator[str | None]:
 def weight_text(campaign: AttributeCampaign) -> str:
     """Return the largest effect of one report on an estimate, in words."""
     most = max(map(campaign.most_from_one, range(campaign.columns)))
-    moves = f"One report of n, whatever it says, moves a mean by at most {most:.4g}/n."
+    moves = f"One report of n, whatever it says, moves a mean by at most {rounded_up(most, 4):g}/n."
     return MEAN_MOVES if math.isinf(most) else moves
 
 

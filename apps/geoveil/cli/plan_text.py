@@ -196,9 +196,9 @@ def _liars(report: Record) -> Iterator[str]:
     for row in doubted:
         yield (
             f"Liars, {row['question']}: if {100 * row['fraction_of_participants']:g} % of the"
-            f" participants send anything, the estimate moves by at most {row['moved']:.3g}; if"
-            " they only hand a false value to an honest app, by at most"
-            f" {row['moved_by_false_values']:.3g}."
+            " participants send anything, the estimate moves by at most"
+            f" {rounded_up(row['moved'], 3):g}; if they only hand a false value to an honest app,"
+            f" by at most {rounded_up(row['moved_by_false_values'], 3):g}."
         )
 
 

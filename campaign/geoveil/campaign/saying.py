@@ -74,12 +74,14 @@ def of_far_values(nats: float) -> str:
 
 
 def rounded_up(x: float, figures: int) -> float:
-    """Round a nonzero number up to a number of significant figures.
+    """Round a number up to a number of significant figures.
 
     Example:
         >>> rounded_up(2371.9, 2), rounded_up(0.01234, 3)
         (2400.0, 0.0124)
     """
+    if x == 0 or math.isinf(x):
+        return x
     places = figures - 1 - math.floor(math.log10(abs(x)))
     unit = 10.0 ** abs(places)
     if places < 0:
