@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -312,6 +313,17 @@ def test_a_scheduler_that_is_not_there_is_reported(monkeypatch):
         computer("tcp://127.0.0.1:9", None),
     ):
         pass
+
+
+@pytest.mark.deep
+def test_workers_without_work_are_killed_and_not_waited_for(monkeypatch):
+    """On a busy machine, waiting ended in an error after all results had come."""
+    real, killed = os.kill, []
+    monkeypatch.setattr(os, "kill", lambda pid, by: (killed.append((pid, by)), real(pid, by)))
+    with computer(None, 1) as compute:
+        ((_, worker),) = compute(lambda _: os.getpid(), [0])
+        assert killed == []
+    assert (worker, signal.SIGKILL) in killed
 
 
 def test_any_scheduler_address_will_do():

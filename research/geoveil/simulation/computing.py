@@ -149,15 +149,15 @@ def computer(scheduler: str | None, workers: int | None) -> Iterator[Computer]:
         stack.enter_context(client)
         try:
             yield partial(_computed, client)
-        except BaseException:
+        finally:
             # Dask logs each message that ended workers would have received.
             ended.enter_context(silence_logging_cmgr(logging.CRITICAL + 1))
-            # On request, workers would first finish their computation, which takes seconds.
+            # On request, workers would first finish their computation, which takes seconds; on a
+            # busy machine Dask gives up on them, with an error that would hide the results.
             for nanny in cluster.workers.values() if cluster else ():
                 nanny.close_gracefully()  # otherwise it would start another worker
                 if nanny.pid is not None:
                     os.kill(nanny.pid, signal.SIGKILL)
-            raise
 
 
 def _started(workers: int) -> Any:
