@@ -196,10 +196,7 @@ class MeansByGroup(GroupEstimates):
 
     def margins_at(self, confidence: float) -> Array:
         m = len(self.labels)
-        if confidence == 0:
-            return np.zeros((2, m))
-        low, high = ratio_intervals(self.over, [(i, m + i) for i in range(m)], confidence)
-        return np.stack([self.values - low, high - self.values])
+        return _margins(self, [(i, m + i) for i in range(m)], confidence)
 
 
 @dataclass(frozen=True)
@@ -271,6 +268,10 @@ class RatioEstimates(JointEstimates):
     def intervals(self, confidence: float | None = None) -> tuple[Array, Array]:
         return self._intervals(range(len(self.labels)), confidence)
 
+    def margins_at(self, confidence: float) -> Array:
+        m = len(self.labels)
+        return _margins(self, [(i, m) for i in range(m)], confidence)
+
     def _intervals(self, places: Sequence[int], confidence: float | None) -> tuple[Array, Array]:
         over = replace(self.over, contamination=self.contamination)
         pairs = [(i, len(self.labels)) for i in places]
@@ -340,6 +341,16 @@ def ratio_intervals(
     at = replace(over, confidence=confidence)
     made = [at.ratio(i, j) for i, j in pairs]
     return np.array([of.ci_low for of in made]), np.array([of.ci_high for of in made])
+
+
+def _margins(
+    of: MeansByGroup | RatioEstimates, pairs: Sequence[tuple[int, int]], confidence: float
+) -> Array:
+    """Return the lower and upper margins of ratios of `of.over`, (2, m)."""
+    if confidence == 0:
+        return np.zeros((2, len(pairs)))
+    low, high = ratio_intervals(of.over, pairs, confidence)
+    return np.stack([of.values - low, high - of.values])
 
 
 @dataclass(frozen=True)
