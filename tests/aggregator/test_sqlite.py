@@ -171,7 +171,6 @@ def test_each_id_is_indexed_once_by_stores_that_take_turns(store, database):
         for writer in (store, other):
             writer.commit(batch(5000, 1))
             (index,) = writer._indices.values()
-            index._settle()
             entries = [entry for run in index._runs() for entry in run]
             assert len(entries) == len(set(entries)) == 150 * 4 + 1
 

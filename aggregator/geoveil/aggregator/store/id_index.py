@@ -7,8 +7,6 @@ collisions. A hit must be checked on its page; an id without a hit is not stored
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from operator import mul
-from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +14,6 @@ from numpy.typing import NDArray
 from geoveil.campaign import REPORT_ID_BYTES
 
 _WORDS = REPORT_ID_BYTES // 4
-_ONE = Struct(f"={_WORDS}I")
 _UPPER = 0xFFFFFFFF00000000
 _RUNS = 8
 """The number of runs of one level that merge into one run of the next."""
@@ -28,8 +25,6 @@ _BITS_PER_ENTRY = 32
 """The least while the filter can grow, so that new ids seldom need a search."""
 _YOUNG = 1024
 """The entries up to which new ones join a run, which is cheaper than searching one more run."""
-_ALONE = 128
-"""The most single ids outside runs, since NumPy is slower than a dict for one id."""
 _PAGES_ADDED = 1024
 
 
@@ -41,12 +36,9 @@ class IdIndex:
         """The number of indexed reports: all with smaller numbers are in the index."""
         salt = secrets.token_bytes(8 * (_WORDS + 1))
         self._salt = np.frombuffer(salt, np.uint64)
-        self._salt_of_one = self._salt.tolist()
         self._levels: list[list[NDArray[np.uint64]]] = []
         self._filter = _Filter(_LEAST_BITS)
         self._entries = 0
-        self._alone: dict[int, int] = {}
-        """Fingerprints outside runs → the first report of their page."""
 
     def add(self, pages: Iterable[tuple[int, bytes]], reports: int) -> None:
         """Add pages lazily: the number of each page's first report, and its joined ids.
@@ -60,12 +52,6 @@ class IdIndex:
 
     def add_new(self, pages: Sequence[tuple[int, bytes]]) -> None:
         """Add pages of new ids, each with the number of its first report."""
-        if len(pages) == 1 and len(pages[0][1]) == REPORT_ID_BYTES:
-            first, report_id = pages[0]
-            fingerprint = self._fingerprint(report_id)
-            if len(self._alone) < _ALONE and self._alone.setdefault(fingerprint, first) == first:
-                return
-        self._settle()
         firsts, ids = zip(*pages, strict=True)
         counts = [len(of_page) // REPORT_ID_BYTES for of_page in ids]
         run = self._fingerprints(b"".join(ids))
@@ -74,11 +60,6 @@ class IdIndex:
 
     def find(self, ids: bytes) -> list[tuple[int, int]]:
         """Return (position in `ids`, page) for each page that may hold an id."""
-        if len(ids) == REPORT_ID_BYTES:
-            fingerprint = self._fingerprint(ids)
-            if fingerprint not in self._alone and not self._filter.may_hold_one(fingerprint):
-                return []
-        self._settle()
         wanted = self._fingerprints(ids)
         order = np.flatnonzero(self._filter.may_hold(wanted))
         if not len(order):
@@ -120,19 +101,6 @@ class IdIndex:
         mixed: NDArray[np.uint64] = words @ self._salt[1:] + self._salt[0]
         return mixed & np.uint64(_UPPER)
 
-    def _fingerprint(self, report_id: bytes) -> int:
-        """Return one id's fingerprint without NumPy, which takes as long for a hundred ids."""
-        first, *others = self._salt_of_one
-        mixed: int = sum(map(mul, _ONE.unpack(report_id), others), first)
-        return mixed & _UPPER
-
-    def _settle(self) -> None:
-        """Move single ids into a run."""
-        if self._alone:
-            alone = [rest | first for rest, first in self._alone.items()]
-            self._alone.clear()
-            self._add_run(np.array(alone, np.uint64))
-
     def _add_run(self, run: NDArray[np.uint64]) -> None:
         self._entries += len(run)
         bits = self._filter.bits
@@ -168,8 +136,7 @@ class _Filter:
     def __init__(self, bits: int) -> None:
         self.bits = bits
         self._shift = np.uint64(64 - bits)
-        self._bytes = bytearray(1 << bits >> 3)
-        self._set = np.frombuffer(self._bytes, np.uint8)  # shares the memory
+        self._set = np.zeros(1 << bits >> 3, np.uint8)
 
     def add(self, fingerprints: NDArray[np.uint64]) -> None:
         at = fingerprints >> self._shift
@@ -179,10 +146,6 @@ class _Filter:
         at = fingerprints >> self._shift
         held: NDArray[np.bool_] = (self._set[at >> np.uint64(3)] & self._mask(at)) != 0
         return held
-
-    def may_hold_one(self, fingerprint: int) -> bool:
-        at = fingerprint >> 64 - self.bits
-        return bool(self._bytes[at >> 3] >> (at & 7) & 1)
 
     @staticmethod
     def _mask(at: NDArray[np.uint64]) -> NDArray[np.uint8]:
