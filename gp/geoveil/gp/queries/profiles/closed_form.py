@@ -57,7 +57,8 @@ class ClosedFormProfile(Profile):
     def noise_bound(self, s: Real, smoothness: Smoothness, ops: Arithmetic = FLOAT) -> Real:
         """Return the bound in closed form, or from cells, up to 1 % above.
 
-        It is up to 2 % above from 100,000 length scales on, and a factor of 2 from ten million on.
+        It is up to 2 % above from 100,000 length scales on, and a factor of 2 from ten million on;
+        more where it is below the bound's `negligible` fraction of the largest slope.
         """
         z = ops.absolute(s)
         bound = self.closed_form(z, smoothness, ops)
