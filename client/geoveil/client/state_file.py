@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 
 from geoveil.client.errors import JournalError
@@ -83,27 +82,6 @@ def _boot() -> str:
         return f"none-{os.urandom(8).hex()}"
 
 
-class _Translated:
-    """A block in which errors of the system and SQLite become a JournalError."""
-
-    def __init__(self, place: str) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        """Do nothing; a contextlib manager would take longer than most blocks."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if isinstance(error, (OSError, sqlite3.Error)):
-            raise JournalError(self._place, str(error)) from error
-        if isinstance(error, UnicodeDecodeError):  # from SQLite's own names or messages
-            raise JournalError(self._place, "it is damaged: a text in it is invalid") from None
-
-
 class StateFile:
     """One SQLite file, shared by all users of its directory.
 
@@ -144,7 +122,6 @@ class StateFile:
         self._inode = 0
         self._path = None if state_dir is None else _directory(state_dir) / name
         self._name = str(self._path)  # a Path would be converted at each use
-        self._translated = _Translated(self.place)
         self.durable = self._path is not None
         if self._path is None:
             self._connection = sqlite3.connect(
@@ -166,9 +143,19 @@ class StateFile:
         return "memory" if self._path is None else str(self._path)
 
     @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn errors of the system and SQLite in a block into a JournalError."""
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise JournalError(self.place, str(error)) from error
+        except UnicodeDecodeError:  # from SQLite's own names or messages
+            raise JournalError(self.place, "it is damaged: a text in it is invalid") from None
+
+    @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
         """Open a transaction: a block sees one state, and only one block writes at a time."""
-        with self._lock, self._translated:
+        with self._lock, self._translated():
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             try:
@@ -191,7 +178,7 @@ class StateFile:
         if self._path is None:
             return
         log = f"{self._name}-wal"
-        with self._translated:
+        with self._translated():
             try:
                 commits = self._commits
                 written = os.stat(log)
@@ -203,7 +190,7 @@ class StateFile:
             except FileNotFoundError:
                 return  # the last connection closed, which wrote everything to disk
         if written.st_size > _CHECKPOINT_BYTES:
-            with self._lock, self._translated:
+            with self._lock, self._translated():
                 self._open().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
@@ -222,7 +209,7 @@ class StateFile:
             self._inode = path.stat().st_ino
         except (OSError, sqlite3.Error) as error:
             raise JournalError(str(path.parent), str(error)) from error
-        with self._lock, self._translated:
+        with self._lock, self._translated():
             self._open()
 
     def _open(self) -> sqlite3.Connection:

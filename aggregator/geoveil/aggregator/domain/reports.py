@@ -3,13 +3,13 @@
 A perturbed report still belongs to one person, so no repr here shows its content.
 """
 
+import struct
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from struct import Struct
 from typing import Any, ClassVar, NamedTuple, TypeVar, final, overload
 
 import numpy as np
@@ -19,7 +19,7 @@ from geoveil.campaign import REPORT_ID_BYTES, Reason
 from geoveil.gp import Accumulator, sums_of
 
 _Row = TypeVar("_Row")
-_ANSWER = Struct("<Iq")
+_ANSWER = struct.Struct("<Iq")
 ANSWER_BYTES = _ANSWER.size
 PACKED_ANSWER = np.dtype([("sum_index", "<u4"), ("value", "<i8")])
 """NumPy's type of a packed answer."""
@@ -197,9 +197,7 @@ class ReportResult(NamedTuple):
 
 def pack(answers: Sequence[tuple[int, int]]) -> bytes:
     """Return 12 bytes per answer: its sum's index (`Layout`) as uint32, and its value as int64."""
-    if len(answers) == 1:
-        return _ANSWER.pack(*answers[0])
-    return Struct("<" + "Iq" * len(answers)).pack(*chain.from_iterable(answers))
+    return struct.pack("<" + "Iq" * len(answers), *chain.from_iterable(answers))
 
 
 unpack: Callable[[bytes], Iterator[tuple[int, int]]] = _ANSWER.iter_unpack
