@@ -262,6 +262,7 @@ def test_somebody_far_on_either_side_widens_the_interval_there(ends, mean, varia
 
 def test_jumps_are_half_way_between_ends_of_means_and_of_reports():
     assert Limits((-2.0, 4.0), (0.0, 1.0)).jumps(0.25) == (1.25, 2.25)
+    assert Limits(means=(0.0, 1.0), imagined=(-2.0, 4.0)).jumps(0.25) == (2.25, 3.75)
     assert Limits(means=(0.0, 1.0)).jumps(0.25) == (0.25, 0.75)
     assert Limits((-2.0, 4.0)).jumps(0.25) == (2.25, 3.75)
     assert SHARE.jumps(1.5) == (1.5, 0.0)

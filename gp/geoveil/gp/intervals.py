@@ -94,6 +94,9 @@ class Limits(ReprByArguments):
 
     moments: FindsMoments = field(default=_unknown, compare=False)
     """The law of the mechanism, used only for few reports."""
+    imagined: tuple[float, float] | None = None
+    """The least and the greatest report of a person outside the sample, where no law is known.
+    None: see `unseen`."""
     possible: tuple[float, float] | None = None
     """The least and the greatest estimated mean, where `means` of reports are wider: answers that
     are extrapolated in time. None: `means`."""
@@ -116,13 +119,26 @@ class Limits(ReprByArguments):
         """Whether reports are bounded on both sides."""
         return all(map(math.isfinite, self.reports))
 
+    @property
+    def unseen(self) -> tuple[float, float]:
+        """The reports imagined of a person outside the sample, by default from other ends.
+
+        They lie halfway between the ends of means and of reports: a person has a mean and noise,
+        and the reports at hand tell much about the noise. If noise is unbounded, they are the ends
+        of means, since most of the third moment is noise.
+        """
+        if self.imagined is not None:
+            return self.imagined
+        if not self.bounded or not all(map(math.isfinite, self.means)):
+            return self.reports if self.bounded else self.means
+        (low, high), (least, greatest) = self.reports, self.means
+        return (low + least) / 2, (high + greatest) / 2
+
     def jumps(self, mean: float) -> tuple[float, float]:
         """Return the largest distances of a person outside the sample, below and above the mean.
 
-        The law of the mechanism gives them (`ReportMoments.jumps`). If it is unknown, they lie
-        halfway between the ends of means and of reports: a person has a mean and noise, and the
-        reports at hand tell much about the noise. If noise is unbounded, they are the ends of
-        means, since most of the third moment is noise; or infinite if these are.
+        The law of the mechanism gives them (`ReportMoments.jumps`), or else `unseen`; they are
+        infinite if an end of it is.
         """
         moments = self.moments()
         if moments is not None and self.bounded:
@@ -132,16 +148,15 @@ class Limits(ReprByArguments):
             if farthest > _STRAYS * (self.means[1] - self.means[0]):
                 return farthest, farthest
             return max(-low, 0.0), max(high, 0.0)
-        finite = [ends for ends in (self.reports, self.means) if all(map(math.isfinite, ends))]
-        if not finite:
+        low, high = self.unseen
+        if not (math.isfinite(low) and math.isfinite(high)):
             return math.inf, math.inf
-        low, high = (sum(ends) / len(finite) for ends in zip(*finite, strict=True))
         return max(mean - low, 0.0), max(high - mean, 0.0)
 
     def third_moments(self, mean: float, variance: float) -> tuple[float, float]:
         """Return the least and the greatest third central moment of reports.
 
-        By their ends, or else by those of a mean; and by the law of the mechanism, if it is known.
+        By their ends, and by the law of the mechanism, if it is known.
         """
         moments = self.moments()
         if moments is not None and not self.bounded:
@@ -154,15 +169,15 @@ class Limits(ReprByArguments):
         return low, high
 
     def _within_ends(self, mean: float, variance: float) -> tuple[float, float]:
-        """Return bounds of the third central moment from the ends of reports, or else of a mean."""
-        ends = self.reports if self.bounded else self.means
+        """Return bounds of the third central moment from the ends of reports."""
+        ends = self.reports if self.bounded else self.unseen
         if not -math.inf < ends[0] < mean < ends[1] < math.inf:
             return 0.0, 0.0
         low, high = (
             -_third_moment(variance, mean - ends[0]),
             _third_moment(variance, ends[1] - mean),
         )
-        if low > high:  # by rounding; or noise beyond the ends of a mean, of which they say nothing
+        if low > high:  # by rounding; or noise beyond the ends, of which they say nothing
             low = high = (low + high) / 2 if self.bounded else 0.0
         return low, high
 

@@ -116,7 +116,13 @@ def limits_of_product(factors: Sequence[Operator]) -> Limits:
     return Limits(
         product_of_ends([of.limits.reports for of in factors]),
         product_of_ends([of.limits.means for of in factors]),
+        imagined=product_of_ends([_ends(of.limits) for of in factors]),
     )
+
+
+def _ends(limits: Limits) -> Ends:
+    """Return the ends of reports, without noise that has none."""
+    return limits.reports if limits.bounded else limits.means
 
 
 def product_of_ends(pairs: Sequence[Ends]) -> Ends:

@@ -467,5 +467,7 @@ def limits_of_sum(limits: Sequence[Limits], weights: Array) -> Limits:
         return (low, high) if low < high else (-math.inf, math.inf)
 
     return Limits(
-        ends([limit.reports for limit in limits]), ends([limit.means for limit in limits])
+        ends([limit.reports for limit in limits]),
+        ends([limit.means for limit in limits]),
+        imagined=ends([limit.unseen for limit in limits]),
     )
