@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from geoveil.analyst import pictures
 from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.pictures import Axes
-from geoveil.analyst.results import Series, estimated, rows_of
+from geoveil.analyst.results import Series, counted, estimated, rows_of
 from geoveil.analyst.simultaneous import critical_value_of_many, critical_value_of_one
 from geoveil.analyst.statistics.joint import Quantity, limits_of_sum
 from geoveil.campaign import ORIGIN, AttributeCampaign
@@ -171,8 +171,7 @@ class OverTime(Series):
 
     @property
     def title(self) -> str:
-        count = len(self.periods)
-        return f"{self.question}, {count} period{'s' * (count > 1)}"
+        return f"{self.question}, {counted(len(self.periods), 'period')}"
 
     @property
     def cohort(self) -> Array:
@@ -213,11 +212,12 @@ class OverTime(Series):
             )
         raised = [p for p, flag in zip(self.periods, self.flags, strict=True) if flag == 1]
         which = f"periods {', '.join(map(str, raised))}" if raised else "no period"
+        together = "" if self.extrapolated else ", devices do not begin together"
         return (
             f"Flagged, because they changed differently from those before: {which}; any flag in "
             f"the campaign has a probability of {self.false_alarms:.2g} at most while the mean "
-            "drifts as it did and people do not go back and forth from epoch to epoch. From the "
-            "first flag on, trust the cohort."
+            f"drifts as it did{together} and people do not go back and forth from epoch to epoch. "
+            "From the first flag on, trust the cohort."
         )
 
     def rows(self) -> list[dict[str, Any]]:
