@@ -103,12 +103,8 @@ def _least_share(successes: NDArray[np.int64], trials: NDArray[np.int64], failur
     """Return the lower Clopper–Pearson limit of each proportion."""
     from scipy.special import betaincinv
 
-    any_success = successes > 0
-    least = np.zeros(len(successes))
-    least[any_success] = betaincinv(
-        successes[any_success], (trials - successes + 1)[any_success], failure
-    )
-    return least
+    least = betaincinv(np.maximum(successes, 1), trials - successes + 1, failure)
+    return np.where(successes > 0, least, 0.0)
 
 
 @lru_cache(maxsize=256)
