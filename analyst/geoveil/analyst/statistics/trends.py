@@ -27,7 +27,8 @@ class Trends(Changes):
 
     coverage = "The intervals hold all slopes at once at {of.percent}."
     bent: Array
-    """(m,), p of all means lying on a line (Cochran's Q); NaN for two times or the same people."""
+    """(m,), p of all means lying on a line (Cochran's Q), too small where a time has fewer than 30
+    answers of yes or of no; NaN for two times or the same people."""
     first: Array
     """(m,), the means at the first time."""
     last: Array
