@@ -34,6 +34,7 @@ from geoveil.gp.deconvolution.raster import RasterGrid
 from geoveil.gp.errors import ContradictionError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.privacy import LocalPrivacy
+from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.report_moments import ReportMoments
 
 EDGES = (11_600.0, 47_150.0, 100_525.0, 191_950.0, 243_725.0, 609_350.0)
@@ -380,6 +381,22 @@ def test_a_search_that_ends_before_cells_are_tight_is_wider_and_still_holds(monk
     early = report_laws.law_of_profile.__wrapped__(BRACKETS, 700.0, 700.0)
     assert early.variances[1].max() >= whole.variances[1].max() * (1 - 1e-9)
     assert len(early.points) < len(whole.points)
+
+
+@pytest.mark.parametrize("shift", [1_500.0, -1_700.0])
+def test_a_table_far_from_zero_has_the_law_that_it_has_near_it(shift, monkeypatch):
+    """A peak a millionth of the noise wide. Control: where it is, E y³ is off by over 1 %."""
+    at = np.array([0.0, 1.0, 1 + 2.0**-20, 1 + 2.0**-19, 2.0])
+
+    def largest(moved):
+        table = TabulatedProfile(tuple(at + moved), (0.0, 0.0, 1.0, 0.0, 0.0), (0.0,) * 8)
+        law = report_laws.law_of_profile.__wrapped__(table, 1.0, 1.0, (moved - 3.0, moved + 3.0))
+        return np.append(np.abs(law.points).max(axis=0), law.variances.max())
+
+    near = largest(0.0)
+    np.testing.assert_allclose(largest(shift), near, rtol=1e-8)
+    monkeypatch.setattr(TabulatedProfile, "near_zero", Profile.near_zero)
+    assert abs(largest(shift)[2] / near[2] - 1) > 0.01
 
 
 @pytest.mark.deep(keep=0, rest=1)

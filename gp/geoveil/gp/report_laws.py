@@ -57,6 +57,8 @@ def law_of_profile(
     `scale` is b > 0, in the unit of s, and `undone` b, or 0 for g = φ; `limits` are two distances
     that s never leaves.
     """
+    profile, shift = profile.near_zero()
+    limits = limits[0] - shift, limits[1] - shift
     nodes = profile.cells(undone)
     before, after = (float(level) for level in profile.debiased(_beyond(nodes), undone))
     least, most = max(limits[0], 0.0) if getattr(profile, "ray", False) else limits[0], limits[1]
@@ -117,6 +119,9 @@ class _Between:
     def cells(self, b: float) -> Array:
         edges = self.profile.cells(b)
         return distinct(np.concatenate([edges, self.length - edges]))
+
+    def near_zero(self) -> tuple[_Between, float]:
+        return self, 0.0
 
     def panels(self, b: float) -> Array:
         return self.cells(b)

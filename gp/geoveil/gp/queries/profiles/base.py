@@ -135,6 +135,10 @@ class Profile(ABC):
         """Return possible turning points of B, unless `bounds_within` covers them."""
         return ()
 
+    def near_zero(self) -> tuple[Profile, float]:
+        """Return c and the profile φ(s + c), of numbers that floats resolve better; exactly."""
+        return self, 0.0
+
     @abstractmethod
     def debiased_preimages(self, y: Array, b: float) -> tuple[Array, Array]:
         """Return all v with g(v) = y at which g is not constant, and |g'(v)|: (m, *y.shape).

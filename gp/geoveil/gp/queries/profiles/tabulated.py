@@ -156,6 +156,12 @@ class TabulatedProfile(EnclosedProfile):
     def _odd(self) -> bool:
         return self.ray and bool(abs(self._hermite.slopes[0, 0]) > CORNER * self._cells.lipschitz)
 
+    def near_zero(self) -> tuple[Profile, float]:
+        nearest = min(self.at[0], self.at[-1], key=abs)
+        if abs(nearest) < self.at[-1] - self.at[0]:
+            return self, 0.0  # differences of its ends may be rounded
+        return replace(self, at=tuple(u - nearest for u in self.at)), nearest
+
     def _at(self, u: Real, ops: Arithmetic) -> Real:
         return self._hermite.jet(u, ops).value
 
