@@ -165,6 +165,15 @@ def test_every_file_of_a_secret_is_looked_at(setting, also, geoveil, ward):
     assert examine(geoveil, ward, *NAMED)[0] == ["secret files", *also]
 
 
+def test_all_secret_files_that_are_open_are_named_at_once(geoveil, ward):
+    for file in ("tokens.json", "key.pem"):
+        Path(file).chmod(0o604)
+    named, said = examine(geoveil, ward, *NAMED)
+    assert named == ["secret files"]
+    assert "tokens.json, key.pem" in said
+    assert "server-key.pem" not in said
+
+
 @pytest.mark.parametrize("setting", ["relay_keys", "web_streets"])
 def test_a_file_that_the_gateway_can_not_read_is_named(setting, geoveil, ward):
     file = Path("file")

@@ -106,9 +106,17 @@ async def test_only_the_page_that_takes_part_may_ask_the_issuer(start_web):
     GatewaySettings(server="127.0.0.1:7717", issuer="http://127.0.0.1:7720/")
 
 
+@pytest.mark.parametrize("path", ["/", "/take-part"])
+async def test_the_front_page_is_the_list_of_surveys(running, path):
+    async with httpx.AsyncClient() as client:
+        led = await client.get(url(running, path))
+        assert (led.status_code, led.headers["location"]) == (307, "/take-part/")
+        assert (await client.get(url(running, "/take-part/"))).status_code == 200
+
+
 @pytest.mark.parametrize(
     "path",
-    ["/", "/pages/", "/pages/take-part.html", "/pages/../site.py", "/pages/%2e%2e/site.py", "/x"],
+    ["/pages/", "/pages/take-part.html", "/pages/../site.py", "/pages/%2e%2e/site.py", "/x"],
 )
 async def test_there_are_no_other_pages(running, path):
     async with connected(running) as (reader, writer):

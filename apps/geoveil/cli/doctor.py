@@ -199,9 +199,9 @@ def _secret_files(of: Situation) -> Wrongs:
         of.sign_key,
         of.url_file,
     )
-    for file in filter(None, named):
-        readable = file.exists() and stat.S_IMODE(file.stat().st_mode) & stat.S_IRWXO
-        yield readable, f"everybody on this machine may open {file}"
+    there = [file for file in named if file is not None and file.exists()]
+    readable = [str(file) for file in there if file.stat().st_mode & stat.S_IRWXO]
+    yield readable, f"everybody on this machine may open {', '.join(readable)}"
 
 
 def _tokens(of: Situation) -> Wrongs:

@@ -27,7 +27,7 @@ from geoveil.gateway.http import (
     write,
 )
 from geoveil.gateway.ledger import Account, Ledger
-from geoveil.gateway.pages import GUARDS, Files, answer_page
+from geoveil.gateway.pages import GUARDS, TAKE_PART, Files, answer_page
 
 _LOG = logging.getLogger(__name__)
 LONGEST_FORM = 4 << 10
@@ -184,7 +184,9 @@ class Site:
     async def _serve(self, scope: Scope, receive: Receive, send: Send, account: Account) -> None:
         path: str = scope["path"]
         prefix = self._mount(path)
-        if prefix is not None and path == prefix[:-1]:
+        if path in ("/", TAKE_PART[:-1]):
+            await answer(send, 307, "people take part there", [(b"location", TAKE_PART.encode())])
+        elif prefix is not None and path == prefix[:-1]:
             await answer(send, 308, "it ends with a slash", [(b"location", prefix.encode())])
         elif prefix is not None:
             await self._mounted(self._mounts[prefix], prefix, scope, receive, send, account)
