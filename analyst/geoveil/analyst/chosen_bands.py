@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from geoveil.analyst.estimates import CampaignEstimates
-from geoveil.analyst.hard_question import Heap, critical_value, difference, reach
+from geoveil.analyst.hard_question import Heap, difference, reach
 from geoveil.analyst.labelled_estimate import ChosenBand, LabelledEstimate
 from geoveil.analyst.questions import AnalystQuestion, ShareAbove, ShareBetween
+from geoveil.analyst.simultaneous import critical_value_of_one
 from geoveil.campaign import Difference, PointQuestion, ValueCampaign
 from geoveil.gp import GaussianKernel, ParameterError, Query, Range, Threshold, validation
 
@@ -183,7 +184,7 @@ def _error(row: LabelledEstimate) -> float | None:
     """Return the standard error that the interval implies; it is larger if few people are near."""
     if row.ci_low is None or row.ci_high is None:
         return None
-    return (row.ci_high - row.ci_low) / 2 / critical_value(0.0, row.confidence)
+    return (row.ci_high - row.ci_low) / 2 / critical_value_of_one(row.confidence)
 
 
 def hard_shares(questions: Sequence[AnalystQuestion]) -> list[ShareAbove | ShareBetween]:

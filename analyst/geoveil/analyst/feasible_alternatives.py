@@ -9,6 +9,7 @@ import numpy as np
 
 from geoveil.analyst.planner import (
     CLOSE,
+    DEBIASED,
     KINDS,
     MOST_REPEATED,
     POINTS,
@@ -38,7 +39,6 @@ _LEAST_PER = 1e-9
 _TINY = 1e-300
 _LEADING = 3
 """How many of the best kinds are planned for a request; more would not help."""
-_USUAL = "DebiasedLaplace"
 
 
 class UnmetWishError(ParameterError):
@@ -161,7 +161,7 @@ def check_people(request: PlanRequest) -> None:
     least = None
     if len(request.questions) == 1:
         problem = PlanningProblem.of(request.questions[0], request.plane_privacy, request.prior)
-        least = least_people(replace(request, participants=1), Search(problem), (_USUAL,))
+        least = least_people(replace(request, participants=1), Search(problem), (DEBIASED,))
     wanted = request.target_error
     what = "an answer of use" if wanted is None else f"±{wanted:g}"
     more = "" if least is None else f"; {least:,} would do for {what}"
@@ -280,7 +280,7 @@ def _cheap(found: Plan) -> tuple[str, ...]:
         return (found.wanted,)
     kinds = [a.kind for a in found.alternatives if a.kind in KINDS]
     quick = [k for k in kinds if k != POINTS or found.question.dimension == 1]
-    return tuple(quick[:_LEADING]) or (_USUAL,)
+    return tuple(quick[:_LEADING]) or (DEBIASED,)
 
 
 def _missed(request: PlanRequest, search: Search, n: int, kinds: Sequence[str]) -> float:

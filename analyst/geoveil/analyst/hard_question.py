@@ -13,6 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from geoveil.analyst.simultaneous import critical_value_of_one
 from geoveil.campaign import Difference
 from geoveil.gp import (
     ParameterError,
@@ -125,7 +126,7 @@ def hard_share(
         >>> round(found.value, 4), round(found.ci_low, 4), round(found.ci_high, 4)
         (0.4868, 0.4825, 0.4911)
     """
-    quantile = critical_value(0.0, confidence)
+    quantile = critical_value_of_one(confidence)
     ends = []
     for side, end in ((-1.0, ci_low), (1.0, ci_high)):
         # An end may have been clipped to the range of a share.

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from geoveil.analyst.central import CentralWish
 from geoveil.analyst.planner import (
     ALLOCATIONS,
+    DEBIASED,
     KINDS,
     Allocated,
     Comparison,
@@ -309,7 +310,7 @@ def _relative_error(
     """Return the predicted 95 % error as a fraction of the expected answer."""
     problem = PlanningProblem.of(SoftQuestion(GaussianKernel(center, bandwidth)), privacy, prior)
     # If there are many nodes, merged ones suffice here.
-    (alternative,) = Search(problem).asked_softly("DebiasedLaplace")
+    (alternative,) = Search(problem).asked_softly(DEBIASED)
     expected = float((problem.nodes.weights * problem.nodes.truth).sum())
     return alternative.prediction.margin(n) / expected if expected > 0 else _ALL
 

@@ -1,5 +1,6 @@
 """The law of the largest of several correlated errors [MATH §8]."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,6 +71,11 @@ def critical_value_of_one(confidence: float) -> float:
     return float(ndtri((1 + confidence) / 2))
 
 
+def confidence_at(critical: float) -> float:
+    """Return the confidence of a normal interval of so many standard errors to either side."""
+    return math.erf(critical / math.sqrt(2))
+
+
 def two_sided(values: Array, margins: Callable[[float], Array]) -> Array:
     """Return the p value of each number being 0: 1 minus the confidence of an interval ending at 0.
 
@@ -84,10 +90,8 @@ def two_sided(values: Array, margins: Callable[[float], Array]) -> Array:
 
 def scores_of(values: Array, margins: Callable[[float], Array]) -> Array:
     """Return the normal quantile at whose confidence each interval reaches 0; see `two_sided`."""
-    from scipy.special import ndtr
-
     sizes = np.abs(values)
-    reaches = np.array([np.where(values > 0, *margins(float(2 * ndtr(z) - 1))) for z in _QUANTILES])
+    reaches = np.array([np.where(values > 0, *margins(confidence_at(z))) for z in _QUANTILES])
     scores = [np.interp(v, r, _QUANTILES) for v, r in zip(sizes, reaches.T, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
         beyond = sizes / reaches[-1] * _QUANTILES[-1]

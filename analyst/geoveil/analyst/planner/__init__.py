@@ -16,6 +16,7 @@ from geoveil.analyst.planner.allocation import (
     vector_answers as vector_answers,
 )
 from geoveil.analyst.planner.candidates import (
+    DEBIASED as DEBIASED,
     KINDS,
     POINTS as POINTS,
     Declared as Declared,

@@ -138,12 +138,9 @@ def _chosen(least: Array, worst: Array) -> ChosenCap | None:
 
 def _usual(mechanisms: Sequence[QueryMechanism]) -> Cap:
     """Return the cap of 4 noise scales a side, or as far as a query varies."""
-    sides = []
-    for i in range(2):
-        varies = [_varies(mechanism)[i] for mechanism in mechanisms]
-        needed = max(float(np.ceil(float(v) * _PER_SCALE)) / _PER_SCALE for v in varies)
-        sides.append(max(_WITHOUT_PRIOR, needed))
-    return Cap(*sides)
+    farthest = np.max([_varies(mechanism) for mechanism in mechanisms], axis=0).astype(float)
+    sides = np.maximum(np.ceil(farthest * _PER_SCALE) / _PER_SCALE, _WITHOUT_PRIOR)
+    return Cap(*sides.tolist())
 
 
 def _varies(mechanism: QueryMechanism) -> tuple[Fraction, Fraction]:

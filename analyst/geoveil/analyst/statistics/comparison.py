@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from geoveil.analyst.results import Series, counted, rows_of
 from geoveil.analyst.simultaneous import (
+    confidence_at,
     correlations_of,
     critical_value,
     critical_value_of_one,
@@ -199,7 +200,7 @@ def sums_over(
         covariance = np.einsum("asi,bsj,sij->aibj", weights, weights, of_each)
         covariance = covariance.reshape(len(values), -1) * np.isfinite(errors)
         critical = critical_value(correlations_of(covariance), first.confidence)
-    below, above = margins(math.erf(critical / math.sqrt(2)))
+    below, above = margins(confidence_at(critical))
     down, up = ends_of([sample.moved for sample in samples], np.add)
     # The part that liars can't have caused.
     left = np.sign(values) * np.maximum(np.abs(values) - np.where(values > 0, down, up), 0.0)

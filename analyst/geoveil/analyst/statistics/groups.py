@@ -14,6 +14,7 @@ import numpy as np
 from geoveil.analyst.results import Series, estimated, rows_of
 from geoveil.analyst.simultaneous import (
     Correlated,
+    confidence_at,
     correlations_of,
     critical_value_of_one,
     largest_errors,
@@ -76,7 +77,7 @@ class GroupEstimates(Correlated):
 
     def band(self) -> tuple[Array, Array]:
         """Return the ends of simultaneous intervals of all groups' means."""
-        return self.intervals(math.erf(self.critical_value() / math.sqrt(2)))
+        return self.intervals(confidence_at(self.critical_value()))
 
     def intervals(self, confidence: float) -> tuple[Array, Array]:
         """Return the ends of separate intervals of the groups' means."""
@@ -133,9 +134,8 @@ class GroupEstimates(Correlated):
         else:
             base = self.labels.index(against)
             chosen = [(i, base) for i in range(many) if i != base]
-        contrasts = np.zeros((len(chosen), many))
-        for row, (i, j) in enumerate(chosen):
-            contrasts[row, i], contrasts[row, j] = 1.0, -1.0
+        each = np.eye(many)
+        contrasts = np.array([each[i] - each[j] for i, j in chosen])
         values = contrasts @ self.values
         errors = np.sqrt(np.einsum("ki,ij,kj->k", contrasts, self.covariance, contrasts))
         scores = scores_of(values, lambda level: _recovered(self, contrasts, level))
@@ -201,7 +201,7 @@ def _together(groups: GroupEstimates, contrasts: Array, scores: Array) -> tuple[
     # Where no draw is so large, the sum of the risks is more precise.
     counted = (beyond + 1) / (len(largest) + 1)
     bounded = np.where(beyond > 0, counted, np.minimum(len(scores) * single, counted))
-    return float(2 * ndtr(critical) - 1), np.maximum(bounded, single)
+    return confidence_at(critical), np.maximum(bounded, single)
 
 
 def _recovered(groups: GroupEstimates, contrasts: Array, confidence: float) -> Array:

@@ -23,7 +23,7 @@ from geoveil.analyst.results import (
     possible,
     rows_of,
 )
-from geoveil.analyst.simultaneous import Correlated, critical_value_of_one
+from geoveil.analyst.simultaneous import Correlated, confidence_at, critical_value_of_one
 from geoveil.gp import (
     Array,
     Interval,
@@ -315,7 +315,7 @@ class JointEstimates(Correlated):
             critical: how many standard errors cover all simultaneously, if that is known.
         """
         critical = self.critical_value(confidence) if critical is None else critical
-        return self.intervals(math.erf(critical / math.sqrt(2)))
+        return self.intervals(confidence_at(critical))
 
     @property
     def moved(self) -> Array:

@@ -6,7 +6,6 @@ of the true top k, and intervals that stay valid after the choice. Both are comp
 law of the estimates' errors with its covariances, as n people answered.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from geoveil.analyst.campaigns import asked_of_points, softness_of_points
 from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.results import Estimates, estimated
-from geoveil.analyst.simultaneous import normal_draws
+from geoveil.analyst.simultaneous import confidence_at, normal_draws
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.statistic import MOST_QUESTIONS, Statistic, Steps
 from geoveil.campaign import AttributeCampaign, ValueCampaign
@@ -264,7 +263,7 @@ class _Comparisons:
     def _lower_margins(self, critical: float) -> Array:
         """Return the lower margins of all differences i − j, (m, m)."""
         honest = replace(self._estimates, contamination=0.0)
-        low, high = honest.intervals(_two_sided(critical))
+        low, high = honest.intervals(confidence_at(critical))
         least = critical * honest.standard_errors  # where what no mean can be was cut off
         down = np.maximum(honest.values - low, least)
         up = np.maximum(high - honest.values, least)
@@ -283,7 +282,7 @@ class _Comparisons:
         errors = self._estimates.standard_errors[members]
         errors = np.where(errors > 0, errors, np.inf)
         largest = np.abs(self._deviations[members] / errors[:, None]).max(axis=0)
-        confidence = _two_sided(_quantile(largest, probability))
+        confidence = confidence_at(_quantile(largest, probability))
         return {i: self._estimates.interval(i, confidence) for i in members}
 
     def _largest(self, among: Flags, j: int) -> Array:
@@ -332,7 +331,3 @@ def _and_through_others(larger: Flags) -> Flags:
 def _quantile(largest: Array, probability: float) -> float:
     """Return the value, at least 0, that numbers exceed with a given probability."""
     return max(float(np.quantile(largest, 1 - probability, method="higher")), 0.0)
-
-
-def _two_sided(critical: float) -> float:
-    return math.erf(critical / math.sqrt(2))
