@@ -18,6 +18,7 @@ from geoveil.analyst import (
     Correlation,
     CrossTable,
     FormReports,
+    Mean,
     MeanBy,
     NumberOf,
     Option,
@@ -148,6 +149,13 @@ def test_products_hold_where_a_few_are_at_the_end_of_a_range() -> None:
         held_by_means += control.low <= 0.025 <= control.high
     print(f"{held} of 400 hold; control: {held_by_means}")
     assert held >= 350 > held_by_means
+
+
+def test_a_mean_without_a_range_says_what_its_interval_assumes() -> None:
+    people = [of[:50] for of in PEOPLE_OF_ALL]
+    reports = reported(CAMPAIGN, people, np.random.default_rng(1))
+    assert "no public range" in str(reports.ask(Mean("age")))
+    assert "no public range" not in str(reports.ask(Mean("income")))
 
 
 def _correlation(reports: FormReports) -> Ends:

@@ -33,6 +33,10 @@ _STUDENT = (
     "Reports have no ends: the interval is Student's, with degrees of freedom from fourth "
     "moments, and right once means of products are nearly normal."
 )
+_NEARLY_NORMAL = (
+    " if so many answered that the mean is nearly normal, and nobody far out was missed: no public"
+    " range bounds the values"
+)
 _UNTOLD = (
     "A variance may be 0, as far as the reports show: the interval is every possible correlation."
 )
@@ -63,12 +67,15 @@ class Mean(FormStatistic[Quantity]):
     def of(self, reports: FormReports, confidence: float, weights: Weights) -> Quantity:
         term = variable(reports.campaign, self.variable)
         asked_for = condition_of(reports.campaign, term)
-        if not asked_for:
+        if asked_for:
+            both = {term.text: [term, *asked_for], "asked": asked_for}
+            joint = reports.joint(both, confidence, weights)
+            made = joint.ratio(0, 1, f"mean of {term.text}, of those who are asked")
+        else:
             joint = reports.joint({term.text: [term]}, confidence, weights)
-            return joint.contrast([1.0], f"mean of {term.text}", joint.limits[0])
-        both = {term.text: [term, *asked_for], "asked": asked_for}
-        joint = reports.joint(both, confidence, weights)
-        return joint.ratio(0, 1, f"mean of {term.text}, of those who are asked")
+            made = joint.contrast([1.0], f"mean of {term.text}", joint.limits[0])
+        bounded = np.isfinite(term.limits(reports.campaign).means).all()
+        return made if bounded else replace(made, assumed=_NEARLY_NORMAL)
 
 
 class _Moments:
