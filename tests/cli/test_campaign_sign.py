@@ -9,6 +9,7 @@ import pytest
 from geoveil.analyst import Analyst, ShareAbove, campaign_asking
 from geoveil.campaign import PublicKey, SigningKey, decode, encode, open_envelope, seal, signer
 from geoveil.gp import GeoPrivacy, GeoVeilError, ParameterError
+from geoveil.simulation.local_server import local_server
 
 from .conftest import ABOVE
 
@@ -46,6 +47,12 @@ def test_a_signed_campaign_says_by_whom(create, geoveil, key_file):
         (at,) = (i for i, line in enumerate(listed) if line.startswith(f"{name}  open, 0 reports"))
         assert listed[at + 1].startswith(by)
         assert listed[at + 2] == f"  {name.title()}"
+
+
+def test_a_server_without_campaigns_is_said_to_have_none(geoveil, tmp_path):
+    with local_server(tmp_path / "empty.db") as address:
+        listed = geoveil("campaign", "list", "--server", address, to_server=False)
+    assert (listed.stdout, listed.stderr) == ("", "no campaigns\n")
 
 
 def test_a_file_that_is_no_key_publishes_nothing(create, geoveil, tmp_path):

@@ -272,7 +272,8 @@ def test_a_token_is_sent_in_the_clear_to_this_machine_only(monkeypatch, tmp_path
     with analyst_at(HERE) as analyst:
         assert analyst._metadata == bearer
     monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "none"))
-    with pytest.raises(CommandError, match=TOKEN_FILE), analyst_at(HERE):
+    missing = f"{TOKEN_FILE} names no file with a token: No such file or directory"
+    with pytest.raises(CommandError, match=missing), analyst_at(HERE):
         pass
 
 

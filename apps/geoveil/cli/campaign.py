@@ -187,6 +187,7 @@ def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
     if as_json:
         print_json([_listed(published) for published in listed])
         return
+    err.tell_all(None if listed else "no campaigns")
     for published in listed:
         try:
             campaign = published.campaign
@@ -194,9 +195,12 @@ def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
             out.tell((f"can't be read ({published.state}): {error}", "bold red"))
             continue
         each = f" every {days_in(campaign.period)}" if campaign.period else ""
-        stands = f"  {published.state}, {published.reports:,} reports, closes"
         out.tell_all(
-            ((campaign.campaign_id, "bold"), f"{stands} {campaign.closes:%Y-%m-%d %H:%M} UTC"),
+            (
+                (campaign.campaign_id, "bold"),
+                f"  {published.state}, {published.reports:,} reports,",
+                f" closes {campaign.closes:%Y-%m-%d %H:%M} UTC",
+            ),
             ("signed by ", signed_by(published.envelope), f", {privacy_text(campaign)}{each}"),
             f"  {campaign.title}",
         )

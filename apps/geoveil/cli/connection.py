@@ -233,5 +233,6 @@ def _token() -> str | None:
         return Path(name).read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
         raise CommandError(
-            f"{TOKEN_FILE} names no file with a token: {type(error).__name__}"
+            f"{TOKEN_FILE} names no file with a token:"
+            f" {getattr(error, 'strerror', 'a token has only ASCII characters')}"
         ) from None
