@@ -10,7 +10,6 @@ import json
 import math
 import shutil
 import sqlite3
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -32,8 +31,8 @@ _SPLIT = (
     ("{0}_{1}_longitude", "{0}_{1}_latitude", ("{0}_{1}_altitude", "{0}_{1}_precision")),
 )
 """The columns into which ODK Central and KoboToolbox split a place, and its companions."""
-_WGS84, _POINT = 4326, 1
-_HEADER = b"GP\x00\x01" + struct.pack("<i", _WGS84)
+_WGS84 = 4326
+_HEADER = b"GP\x00\x01" + _WGS84.to_bytes(4, "little")
 """The header of a geometry in a GeoPackage: little-endian, without an envelope."""
 _ENVELOPE_BYTES = (0, 32, 48, 48, 64)
 
@@ -203,6 +202,8 @@ class GeoPackageTable(NamedColumns):
         return [_point(blob) for blob in self.numbers(self._shape)]
 
     def write(self, file: Path, kept: Sequence[bool], masked: Mapping[str, Array]) -> None:
+        from shapely import points, to_wkb
+
         layer, held = _quoted(self._layer), file.with_suffix(".held")
         keys = list(compress(self._keys, kept))
         gone = [(key,) for key, wanted in zip(self._keys, kept, strict=True) if not wanted]
@@ -214,7 +215,7 @@ class GeoPackageTable(NamedColumns):
                     column, cells = name, values[:, 0].tolist()
                     if values.shape[1] == 2:
                         column = self._shape
-                        cells = [_HEADER + struct.pack("<BIdd", 1, _POINT, *of) for of in values]
+                        cells = [_HEADER + of for of in to_wkb(points(values), byte_order=1)]
                     change = f"UPDATE {layer} SET {_quoted(column)} = ? WHERE rowid = ?"  # noqa: S608
                     opened.executemany(change, zip(cells, keys, strict=True))
                 opened.executemany(f"DELETE FROM {layer} WHERE rowid = ?", gone)  # noqa: S608
@@ -249,15 +250,14 @@ def _quoted(name: str) -> str:
 
 def _point(blob: bytes | None) -> Sequence[Any]:
     """Return the longitude and latitude of a geometry of a GeoPackage."""
+    from shapely import from_wkb
+
     if blob is None or len(blob) < 8 or blob[3] & 0x10:  # empty
         return ("", "")
-    start = 8 + _ENVELOPE_BYTES[(blob[3] >> 1) & 7]
-    order = "<" if blob[start] else ">"
-    (kind,) = struct.unpack_from(f"{order}I", blob, start + 1)
-    if kind % 1000 != _POINT:
-        raise ParameterError("kind of a geometry", kind, "a point")
-    x, y = struct.unpack_from(f"{order}dd", blob, start + 5)
-    return (x, y)
+    place = from_wkb(blob[8 + _ENVELOPE_BYTES[(blob[3] >> 1) & 7] :])
+    if place.geom_type != "Point":
+        raise ParameterError("kind of a geometry", place.geom_type, "a point")
+    return place.coords[0][:2] if place.coords else ("", "")
 
 
 _KINDS: Mapping[str, type[Any]] = {

@@ -138,8 +138,8 @@ def _chosen(least: Array, worst: Array) -> ChosenCap | None:
 
 def _usual(mechanisms: Sequence[QueryMechanism]) -> Cap:
     """Return the cap of 4 noise scales a side, or as far as a query varies."""
-    farthest = np.max([_varies(mechanism) for mechanism in mechanisms], axis=0).astype(float)
-    sides = np.maximum(np.ceil(farthest * _PER_SCALE) / _PER_SCALE, _WITHOUT_PRIOR)
+    varies = np.array([_varies(mechanism) for mechanism in mechanisms], np.float64)
+    sides = np.maximum(np.ceil(varies.max(axis=0) * _PER_SCALE) / _PER_SCALE, _WITHOUT_PRIOR)
     return Cap(*sides.tolist())
 
 
