@@ -29,6 +29,7 @@ def test_a_map_in_the_clear_is_of_weighted_means() -> None:
     features = made.to_geojson()["features"]
     assert [f["properties"] for f in features] == made.to_dict()["rows"]
     assert "hold at once" in str(made)
+    assert "no public range bounds the values" in str(made)
 
 
 @pytest.mark.deep(keep=0)

@@ -113,6 +113,11 @@ _UNBOUNDED = (
 )
 
 
+def notes_of_range(number: str, limits: Limits) -> tuple[str, ...]:
+    """Return what intervals of a number's means assume if no public range bounds them."""
+    return () if np.isfinite(limits.means).all() else (_UNBOUNDED.format(number),)
+
+
 @dataclass(frozen=True)
 class Parts:
     """A field divided into parts: a number into soft bands, a place into districts."""
@@ -239,7 +244,7 @@ class MeanBy(FormStatistic[MeansByGroup]):
             unit=_unit(reports.campaign, term),
             about=(
                 _FIELLER,
-                *([] if np.isfinite(limits.means).all() else [_UNBOUNDED.format(term.text)]),
+                *notes_of_range(term.text, limits),
                 *(
                     f"There is no estimate of {label}: its estimated size is not above 0."
                     for label in left

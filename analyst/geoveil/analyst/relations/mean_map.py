@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.analyst.relations.by import MeanBy, MeansByGroup
+from geoveil.analyst.relations.by import MeanBy, MeansByGroup, notes_of_range
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, Weights
 from geoveil.analyst.relations.terms import Term, Within
 from geoveil.analyst.results import estimated, rows_of
@@ -83,4 +83,5 @@ class MeanMap(FormStatistic[MeanMapEstimates]):
             bandwidth=bandwidth,
             confidence=confidence,
             n=reports.n,
+            about=notes_of_range(means.number, means.limits),
         )
