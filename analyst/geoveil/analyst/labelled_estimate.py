@@ -3,7 +3,6 @@
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.hard_question import HardShare, Heap, hard_share
 from geoveil.analyst.results import SMOOTH, estimated, finite, possible
+from geoveil.analyst.simultaneous import critical_value_of_one
 from geoveil.campaign import Difference
 from geoveil.gp import (
     Accumulator,
@@ -104,7 +104,7 @@ def bounded_noise_variance(
         square = second - value
         top = max(y * y - y for y in limits.reports)
         spread = max((top - excess) * (excess + 0.25), 0.0)  # y² − y is at least −1/4
-        slack = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(spread / n)
+        slack = critical_value_of_one(confidence) * math.sqrt(spread / n)
         rows += [square, -square]
         ends += [excess + slack, slack - excess]
         middle = min(max(mean[0], 0.5), mean[1])

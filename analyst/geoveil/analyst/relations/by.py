@@ -223,11 +223,9 @@ class MeanBy(FormStatistic[MeansByGroup]):
         kept = [i for i in range(m) if joint.values[m + i] > 0]
         if not kept:
             raise UnsupportedError(f"there is no estimate for any {name}: no size is above 0")
-        rows = np.eye(2 * m)[kept + [m + i for i in kept]]
-        over = joint.combined(
-            rows, [joint.labels[int(row.argmax())] for row in rows],
-            [joint.limits[int(row.argmax())] for row in rows],
-        )  # fmt: skip
+        both = kept + [m + i for i in kept]
+        labels, limits_of_both = [joint.labels[i] for i in both], [joint.limits[i] for i in both]
+        over = joint.combined(np.eye(2 * m)[both], labels, limits_of_both)
         k = len(kept)
         values, covariance = delta(over, [(i, k + i) for i in range(k)])
         limits = term.limits(reports.campaign)

@@ -381,10 +381,8 @@ class JointEstimates(Correlated):
     def difference(self, a: str | int, b: str | int, label: str = "") -> Quantity:
         """Return the estimate of the mean of one question minus that of another."""
         i, j = self.index(a), self.index(b)
-        weights = np.zeros(len(self.labels))
-        weights[i] += 1
-        weights[j] -= 1
-        return self.contrast(weights, label or f"{self.labels[i]} − {self.labels[j]}")
+        each = np.eye(len(self.labels))
+        return self.contrast(each[i] - each[j], label or f"{self.labels[i]} − {self.labels[j]}")
 
     def ratio(self, a: str | int, b: str | int, label: str = "") -> Quantity:
         """Return the estimate of the mean of one question divided by that of another.
