@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from geoveil.gp import (
     StudentT,
     Threshold,
 )
+from tests.audit.comparing import differing
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 RAMP, STEP = Threshold(0.0, 2.0), Threshold(0.0, 3.0, "smoothstep")
@@ -294,6 +296,29 @@ def test_with_a_slack_the_probabilities_of_single_values_are_added(kind):
         fractions = [verdict.exact.fraction for verdict in audit(rows, samples=1000)]
         assert low < min(fractions)
         assert max(fractions) < high
+
+
+class WithItsOwnSeed:
+    """Noise from a generator of its own, behind a lock: it can't be copied."""
+
+    def __init__(self, query, privacy, seed):
+        wide = 1.1 * query.lipschitz / privacy.rate
+        self.noisy, self.privacy = NoisyAnswer(query, privacy, Laplace(), wide), privacy
+        self.own, self.lock = np.random.default_rng(seed), Lock()
+
+    def log_density(self, y, x):
+        return self.noisy.log_density(y, x)
+
+    def simulate(self, x, rng):
+        with self.lock:
+            return self.noisy.simulate(x, self.own)
+
+
+@pytest.mark.parametrize(("seed", "alike"), [(7, True), (None, False)])
+def test_a_seed_of_what_can_not_be_copied_is_seen(seed, alike):
+    rows = own_cases({"mine": lambda query, privacy: WithItsOwnSeed(query, privacy, seed)})[:1]
+    difference = "".join(row.difference for row in differing(rows, samples=10_000, seed=1))
+    assert ("two generators" in difference) == alike
 
 
 @pytest.mark.parametrize(

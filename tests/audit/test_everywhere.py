@@ -12,7 +12,7 @@ import pytest
 
 from geoveil.audit import audit, own_cases
 from geoveil.audit.catalogue import BELL, INCOME, PLACE, RAMP, STEP, outputs_of
-from geoveil.audit.dependence import chance_of_order, likeliest
+from geoveil.audit.dependence import chance_of_closeness, chance_of_order, likeliest
 from geoveil.audit.draws import draws_of
 from geoveil.audit.faults import Rescaled
 from geoveil.gp import (
@@ -104,12 +104,13 @@ SERIES = {
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
 def test_independent_numbers_follow_from_none(columns):
-    """40 series: their least chance is below 1e-5 with a probability of 0.0004."""
+    """40 series: their least chance is below 1e-5 with a probability of 0.0008."""
     chances = []
     for seed in range(40):
         rng = np.random.default_rng([columns, seed])
         follows = likeliest(rng.random((400, columns)))
-        chances.append(chance_of_order(*follows.sides(rng.random((400, columns))), rng)[0])
+        sides = follows.sides(rng.random((400, columns)))
+        chances += [chance_of_order(*sides, rng)[0], chance_of_closeness(*sides)]
     assert min(chances) > 1e-5
 
 
@@ -128,6 +129,19 @@ def test_numbers_that_follow_at_any_lag_are_seen(name):
     follows = likeliest(first)
     made, numbers = follows.sides(second)
     assert chance_of_order(made, numbers, np.random.default_rng(3))[0] < 1e-30
+
+
+@pytest.mark.parametrize(("later", "multiple"), [(1, 3), (8, -65_000), (6_990, 4)])
+def test_a_tenth_of_numbers_that_follow_is_seen(later, multiple):
+    """Also if devices drew the first half of the second series. The control is independent."""
+    first, second, control = np.random.default_rng(1).random((3, 25_000, 1))
+    followed = np.random.default_rng(2).random(25_000) < 0.1
+    for series, start in ((first, later), (second, 12_500 + later)):
+        for i in start + np.flatnonzero(followed[start:]):
+            series[i] = multiple * series[i - later] % 1
+    follows = likeliest(first, 1 << 17)
+    assert chance_of_closeness(*follows.sides(second)) < 1e-20
+    assert chance_of_closeness(*follows.sides(control)) > 1e-5
 
 
 def of_series(series: Callable[[int, Any], Array]) -> Callable[..., Array]:

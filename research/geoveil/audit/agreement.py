@@ -16,7 +16,7 @@ from geoveil.audit.case import Audited, Case
 from geoveil.audit.counts import Counts, crowds
 from geoveil.audit.dependence import chance_of_even_counts, chance_of_order, likeliest
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
-from geoveil.audit.draws import at_least, copies
+from geoveil.audit.draws import at_least
 from geoveil.audit.refinement import FAINT
 
 Array = NDArray[np.float64]
@@ -81,7 +81,8 @@ def compare(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[DensityC
     """Compare the reports of rows with their densities, and with each other.
 
     Half of the reports (of one number) come from one generator and half from another, each with a
-    copy of the mechanism: the first half choose intervals, the others are counted, in ten calls.
+    mechanism in the same state: the first half choose intervals, the others are counted, in ten
+    calls.
     Atoms are values that occur three times among the first, or three that occur twice, where
     rounding to floats makes so many improbable; the density has the other reports.
     Reports may not depend on those of the other generator, nor on others at any lag
@@ -91,21 +92,22 @@ def compare(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[DensityC
     total. `samples` reports are drawn at each of a row's points.
     """
     rng = np.random.default_rng(seed)
-    tests: list[tuple[Case, int, Array]] = []
+    tests: list[tuple[Case, tuple[Any, Any], int, Array]] = []
     for case in cases:
         starts = np.array([start for start, _ in case.pairs])
-        tests.append((case, samples, points_beside(case, starts, rng)))
-        tests.append((case, samples // _FEWER, points_along(case, rng, samples)))
-        tests += [(case, samples // _FEWER, x[None]) for x in points_afar(case, 1)]
-        tests.append((case, samples, case.path[:1]))  # alone in a call
-    failure = FAILURE_PROBABILITY / max(sum(len(points) for _, _, points in tests), 1)
+        both = case.two_alike()
+        tests.append((case, both, samples, points_beside(case, starts, rng)))
+        tests.append((case, both, samples // _FEWER, points_along(case, rng, samples)))
+        tests += [(case, both, samples // _FEWER, x[None]) for x in points_afar(case, 1)]
+        tests.append((case, both, samples, case.path[:1]))  # alone in a call
+    failure = FAILURE_PROBABILITY / max(sum(len(points) for *_, points in tests), 1)
     by_row: dict[tuple[str, str], DensityComparison] = {}
-    for case, count, points in tests:
+    for case, both, count, points in tests:
         row = case.name, case.query
         before = by_row.get(row, DensityComparison(*row, 0, 0, ""))
         if before.difference:
             continue
-        skipped, difference = _compare(case, count, points, rng, failure)
+        skipped, difference = _compare(case, both, count, points, rng, failure)
         by_row[row] = replace(
             before,
             points=before.points + len(points),
@@ -116,17 +118,21 @@ def compare(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[DensityC
 
 
 def _compare(
-    case: Case, samples: int, points: Array, rng: np.random.Generator, failure: float
+    case: Case,
+    both: tuple[Any, Any],
+    samples: int,
+    points: Array,
+    rng: np.random.Generator,
+    failure: float,
 ) -> tuple[int, str]:
     """Return the number of skipped points, and the difference at the first that shows one."""
     from scipy.stats import binom
 
     each = samples // 2 // _CALLS
     first_rng, other = rng.spawn(2)
-    same = copies(case.mechanism)
     firsts, seconds = (
         np.concatenate([_drawn(mechanism, points, each, series) for _ in range(_CALLS)], axis=1)
-        for mechanism, series in zip(same, (first_rng, other), strict=True)
+        for mechanism, series in zip(both, (first_rng, other), strict=True)
     )
     if firsts.ndim != 2:  # reports of several numbers
         return len(points), ""

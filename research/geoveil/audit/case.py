@@ -1,8 +1,9 @@
 """Rows of the audit: a mechanism with points, outputs and pairs to test."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,6 +81,8 @@ class Case:
     """The function of a report that the black-box auditor uses; any function is valid."""
     own: bool = False
     """Whether a user's function makes the mechanism, whatever its class."""
+    again: Callable[[], Audited] | None = field(default=None, repr=False)
+    """The function that makes the mechanism, if it is a user's."""
     plane: bool = field(default=False, repr=False)
     """Whether points are of a plane, where distances are Euclidean and all directions alike."""
 
@@ -88,6 +91,20 @@ class Case:
         """Unit of distances: `per` of the promise, or a twentieth of the path without one."""
         span = float(np.ptp(self.path)) / 20
         return float(getattr(self.mechanism.privacy, "per", span))
+
+    def two_alike(self) -> tuple[Any, Any]:
+        """Return two mechanisms in the same state: a user's are both made anew."""
+        if self.again is not None:
+            return self.again(), self.again()
+        return copied(self.mechanism), copied(self.mechanism)
+
+
+def copied(mechanism: Any) -> Any:
+    """Return a copy; what can't be copied is returned itself."""
+    try:
+        return deepcopy(mechanism)
+    except TypeError:
+        return mechanism
 
 
 def moving(path: Array) -> NDArray[np.bool_]:

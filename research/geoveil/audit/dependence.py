@@ -3,7 +3,8 @@
 One series chooses the largest correlation, at any lag, of e^{2πiju}, j ≤ 4, with that of ku,
 |k| ≤ 5, or of e^{2πiu} with that of sums and differences of two u, or of multiples of the preceding
 u. Another series decides: every order of independent numbers is equally likely, so counts by rank
-are hypergeometric (Fisher's exact law). Two series may not be more alike than by chance, either.
+are hypergeometric (Fisher's exact law), and counts of close uniform numbers are binomial. Two
+series may not be more alike than by chance, either.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _GROUPS, _FEW = (1, 4, 16, 64), 5
 """Neighbouring bins counted together, and the least expected count with a law of chi-square."""
 _EQUAL = 512
 """Equal parts of (0, 1) whose numbers are counted."""
+_CLOSE = 1 / 16
+"""The largest distance of numbers that are close."""
 _PARTS = 8
 """Parts by rank for comparing two series."""
 
@@ -146,6 +149,18 @@ def chance_of_order(made: Array, numbers: Array, rng: np.random.Generator) -> tu
     law = hypergeom(n, size[row], size[column])
     chance = 2 * min(law.cdf(table[worst]), law.sf(table[worst] - 1)) * len(table)
     return float(chance), float(table[worst] / size[row])
+
+
+def chance_of_closeness(made: Array, numbers: Array) -> float:
+    """Return the chance that as many numbers (n,) in (0, 1) are close to `made`, modulo 1.
+
+    It is exact for independent, uniform numbers, and sees a dependence in fewer of them than
+    counts by rank do.
+    """
+    from scipy.stats import binom
+
+    apart = np.abs((numbers - made + 0.5) % 1 - 0.5)
+    return float(binom.sf(np.count_nonzero(apart < _CLOSE) - 1, len(made), 2 * _CLOSE))
 
 
 def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> float:

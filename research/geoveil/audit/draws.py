@@ -26,7 +26,6 @@ equal parts of the probability of refusing a sound mechanism:
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from dataclasses import dataclass
@@ -36,8 +35,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.audit.case import Case
+from geoveil.audit.case import Case, copied
 from geoveil.audit.dependence import (
+    chance_of_closeness,
     chance_of_even_tenths,
     chance_of_evenness,
     chance_of_order,
@@ -116,14 +116,6 @@ def _is_own(case: Case) -> bool:
     return case.own or not type(case.mechanism).__module__.startswith("geoveil.")
 
 
-def copies(mechanism: Any) -> tuple[Any, Any]:
-    """Return two mechanisms in the same state; one that can't be copied is returned twice."""
-    try:
-        return copy.deepcopy(mechanism), copy.deepcopy(mechanism)
-    except TypeError:
-        return mechanism, mechanism
-
-
 def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | None:
     """Return the test of a row's releases at all points; None without releases.
 
@@ -139,7 +131,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     along = points_along(case, rng, releases), points_afar(case, releases)
     groups = points_beside(case, ends, rng), np.concatenate(along)
     own = _is_own(case)
-    both_states = copies(mechanism) if own else (mechanism, mechanism)
+    both_states = case.two_alike() if own else (mechanism, mechanism)
     many = [both_states[0].release_many, both_states[1].release_many]
     if isinstance(mechanism, Mechanism):  # the function that devices call
         many[1] = partial(Mechanism.release_many, both_states[1])
@@ -242,7 +234,7 @@ def _by_a_device(halves: list[int]) -> list[NDArray[np.bool_]]:
 
 def _as_a_device(name: str, mechanism: Any, point: Any) -> Any:
     """Return a release of a copy, which uses its own source if it can; refuse any other value."""
-    new = copies(mechanism)[0]
+    new = copied(mechanism)
     try:
         report = new.release(point)
     except (AttributeError, TypeError):
@@ -395,8 +387,9 @@ def _uniform(place: Placed, rng: np.random.Generator) -> Array:
 def _follows(first: Array, second: Array, failure: float, rng: np.random.Generator) -> str:
     """Return a dependence between places; one series (n, c) suggests it, the other tests it."""
     follows = likeliest(first, _MULTIPLES)
-    chance, share = chance_of_order(*follows.sides(second), rng)
-    if chance >= failure:
+    sides = follows.sides(second)
+    chance, share = chance_of_order(*sides, rng)
+    if min(chance, chance_of_closeness(*sides)) >= failure / 2:
         return ""
     away = abs(follows.place)
     return f"reports follow from others {away} before or after in {share:.1%} of cases"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeAlias
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.audit.agreement import OFF_GRID, OFTEN
-from geoveil.audit.case import Array, Audited, Case, additive_outputs
+from geoveil.audit.case import Array, Audited, Case, Scene, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
 from geoveil.audit.refinement import FAINT
 from geoveil.audit.selection import Selects, far_fraction, led_pairs, worst_pair, worst_utilities
@@ -407,13 +407,11 @@ def own_cases(mechanisms: Mapping[str, MakeMechanism]) -> tuple[Case, ...]:
 def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
     for name, make in mechanisms:
         for scene in _SCENES:
+            again = partial(_made, name, make, scene)
             try:
-                mechanism = make(scene.query, scene.privacy)
+                mechanism = again()
             except UnsupportedError:
                 continue
-            mechanism = checked(
-                name, mechanism, scene.query, ("privacy", "simulate", "log_density")
-            )
             points = np.repeat(scene.way(), _DRAWN, axis=0)
             drawn = mechanism.simulate(points, np.random.default_rng(1))
             middle = float(np.median(drawn))
@@ -423,10 +421,15 @@ def _cases(mechanisms: Iterable[tuple[str, MakeMechanism]]) -> Iterable[Case]:
             else:
                 # Where densities are high in a narrow place, reports are.
                 kind, outputs = "floats, no release", np.union1d(additive_outputs(spread), drawn)
-            case = scene.case(mechanism, outputs, kind, name=name)
+            case = replace(scene.case(mechanism, outputs, kind, name=name), again=again)
             if getattr(mechanism.privacy, "delta", 0.0) > 0:
                 case = _summed(case, drawn, middle + spread * _EVEN)
             yield case
+
+
+def _made(name: str, make: MakeMechanism, scene: Scene) -> "Audited | Checked":
+    mechanism = make(scene.query, scene.privacy)
+    return checked(name, mechanism, scene.query, ("privacy", "simulate", "log_density"))
 
 
 def _summed(case: Case, drawn: Array, even: Array) -> Case:
