@@ -92,7 +92,7 @@ def campaign_asking(
     questions = validation.items("questions", questions, AnalystQuestion)
     if scale is not None:
         questions = tuple(question.on_scale(scale) for question in questions)
-        width = None if width is None else scale.width(width)
+        width = scale.width(width)
     spec = MECHANISMS.parse(mechanism)
     if not isinstance(spec, MechanismSpec):
         raise ParameterError("mechanism", mechanism, "one that answers questions")
@@ -163,7 +163,7 @@ def softness_of_points(
             three noise scales.
     """
     scale = campaign.attribute.scale
-    if scale is not None and width is not None:
+    if scale is not None:
         width = scale.width(width)
     rate = campaign.point_mechanism.privacy.rate
     return Softness(1 / rate, width, bandwidth, by_ratio=scale is not None)

@@ -64,7 +64,7 @@ def planned_quantiles(
         raise ParameterError("participants", participants, "at least 2")
     if scale is not None:
         source = source.on_scale(scale)
-        width = None if width is None else scale.width(width)
+        width = scale.width(width)
     prior, noise_scale = source.make(None), 1 / privacy.rate
     soft = Softness(noise_scale, width).band()
     numbers, weights = prior.nodes()

@@ -171,7 +171,7 @@ class PlanRequest:
             questions = tuple(question.on_scale(scale) for question in questions)
             source = source.on_scale(scale)
             privacy = replace(GeoPrivacy.per_factor(epsilon, per, unit), delta=delta)
-            width = None if width is None else scale.width(width)
+            width = scale.width(width)
         plane = area_of(questions, center, radius) if dimension == 2 else None
         if dimension == 2 and plane is None:
             raise ParameterError(

@@ -323,7 +323,7 @@ class Between(_Numeric):
         """Return the band in the coordinates of queries."""
         low, high = (_on_scale(field, "threshold", at) for at in (self.low, self.high))
         width, scale = self.width, field.attribute.scale
-        if width is not None and scale is not None:
+        if scale is not None:
             width = scale.width(width)
         width = Softness(field.noise_scale, width).band(high - low)
         return SoftBand(self.field, low, high, validation.positive("width", width), self.text)

@@ -205,8 +205,7 @@ class DistributionFunction(Statistic[DistributionCurve]):
             None if end is None else logarithms(name, [end])[0]
             for name, end in (("low", self.low), ("high", self.high))
         )
-        width = None if self.width is None else scale.width(self.width)
-        return replace(self, at=at, low=low, high=high, width=width)
+        return replace(self, at=at, low=low, high=high, width=scale.width(self.width))
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[DistributionCurve]:
         width = band_width(campaign, self.width)

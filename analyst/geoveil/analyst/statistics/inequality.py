@@ -116,8 +116,7 @@ class GeometricMean(Statistic[Quantity]):
         raise ParameterError("statistic", type(self).__name__, expected)
 
     def on_scale(self, scale: LogScale) -> Statistic[Quantity]:
-        width = None if self.width is None else scale.width(self.width)
-        return MeanValue(width=width, within=self.within)
+        return MeanValue(width=scale.width(self.width), within=self.within)
 
 
 @dataclass(frozen=True, kw_only=True)

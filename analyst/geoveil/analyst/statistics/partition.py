@@ -95,8 +95,8 @@ class Histogram(Statistic[PartitionShares]):
             validation.positive("width", self.width)
 
     def on_scale(self, scale: LogScale) -> "Histogram":
-        width = None if self.width is None else scale.width(self.width)
-        return replace(self, edges=logarithms("edges", self.edges), width=width)
+        edges = logarithms("edges", self.edges)
+        return replace(self, edges=edges, width=scale.width(self.width))
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[PartitionShares]:
         edges = np.asarray(self.edges, np.float64)

@@ -170,7 +170,7 @@ class Quantiles(Statistic[QuantileEstimates]):
             raise ParameterError("levels", len(self.levels), f"at most {_MOST_LEVELS}")
 
     def on_scale(self, scale: LogScale) -> "Quantiles":
-        return replace(self, width=None if self.width is None else scale.width(self.width))
+        return replace(self, width=scale.width(self.width))
 
     def steps(self, campaign: AttributeCampaign, confidence: float) -> Steps[QuantileEstimates]:
         width = band_width(campaign, self.width)

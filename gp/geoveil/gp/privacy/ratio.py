@@ -46,9 +46,12 @@ class LogScale:
         """
         return exact.log_nearest(max(value, self.floor))
 
-    def width(self, factor: float) -> float:
-        """Return the distance of the logarithms of two values that differ by a factor > 1."""
-        return exact.log_nearest(validation.factor("width", factor))
+    def width(self, factor: float | None) -> float | None:
+        """Return the distance of the logarithms of two values that differ by a factor > 1.
+
+        None, for a default width, stays None.
+        """
+        return None if factor is None else exact.log_nearest(validation.factor("width", factor))
 
     def to_log(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the natural logarithms of private values, in their shape, each within 10⁻¹².
