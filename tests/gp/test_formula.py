@@ -32,6 +32,7 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.exact import BALL, working_precision
+from geoveil.gp.smooth import cells as smooth_cells
 from geoveil.gp.smooth.growth import Smoothness
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import recorded
@@ -211,6 +212,19 @@ def test_sampled_slopes_are_no_bound():
     true = brute_force(case, np.array([3.1]), 0.3, "exponential")[0]
     assert sampled < 1e-3 * true
     assert case.profile().smooth_bound(np.array([3.1]), Smoothness(0.3))[0] >= true
+
+
+@pytest.mark.parametrize(("at", "width"), [(0.5, 1e-9), (100.0, 1e-7), (1e4, 1e-6), (9e5, 1e-5)])
+def test_a_narrow_peak_far_from_zero_is_as_steep_as_it_is(at, width, monkeypatch):
+    """The slope is bounded within half a percent; control: not by cells of 10^-10 of |u|."""
+
+    def peak(u, ops):
+        return ops.exp(-(((u - ops.constant(at)) / ops.constant(width)) ** 2))
+
+    steepest = math.sqrt(2 / math.e) / width
+    assert steepest <= FormulaProfile(peak, 1.0, extent=1e6).lipschitz <= 1.0051 * steepest
+    monkeypatch.setattr(smooth_cells, "_NARROWEST", smooth_cells._KNOT)
+    assert smooth_cells.enclose(peak, 999_999.0, ray=False).lipschitz > 1.05 * steepest
 
 
 BUILT_IN: dict[str, tuple[Any, Callable[[Any, Any], Any], float]] = {

@@ -36,6 +36,8 @@ _OVERHEAD = 4
 """Overhead of an enclosure, in operations."""
 _KNOT = 1e-10
 """Width to which the meeting point of two pieces is located."""
+_NARROWEST = 2.0**-50
+"""The least length of other cells, a few steps of float64. Both in units of |u|, or of 1 below."""
 CORNER = 1e-6
 """Largest change of slope where pieces meet, relative to the largest slope, that is no jump. It
 leaves a debiased profile, with noise of scale b, a bias of at most this fraction of L·b/2."""
@@ -162,9 +164,9 @@ class _Search:
     ) -> bool:
         """Return whether the cell must be cut."""
         short = high - low <= _FINEST * _unit(low, high)
-        cuttable = high - low > _KNOT * _unit(low, high)
         if undecided:
-            return cuttable
+            return high - low > _KNOT * _unit(low, high)
+        cuttable = high - low > _NARROWEST * _unit(low, high)
         if not cuttable and _steepest(j) == math.inf:
             raise ParameterError("formula", f"no bounded slope near {low:g}", FORMULA)
         enough = self._enough(j, around or 0.0) if short else self._tight(j)

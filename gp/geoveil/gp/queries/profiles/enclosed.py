@@ -62,7 +62,8 @@ class EnclosedProfile(Profile):
     def lipschitz(self) -> float:
         """The steepest slope |φ'|: certified, up to half a percent above.
 
-        More for a formula whose corners coincide: see `FormulaProfile`.
+        More for a formula whose corners coincide (see `FormulaProfile`), or that varies over less
+        than 2^-40 of its distance from 0.
         """
         return self._cells.lipschitz / self.scale
 
