@@ -11,7 +11,6 @@ attempt may succeed.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar, overload
 
 from geoveil.analyst import calls
@@ -29,6 +28,7 @@ from geoveil.campaign import (
     failed,
     is_local,
     open_channel,
+    result_of,
     tls_for,
 )
 from geoveil.gp import ParameterError, validation
@@ -357,25 +357,7 @@ class AsyncAnalyst(_Connection):
         return self._stream(calls.export(campaign_id, period, timeout_s))
 
     async def _unary(self, call: Call[_Result]) -> _Result:
-        # Futures of the blocking channel, as the device's: grpc.aio has one engine for the whole
-        # process, which serves one event loop.
-        import grpc
-
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-
-        def wake(_: object) -> None:
-            with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(ended.set)
-
-        started = self._started(call, future=True)
-        started.add_done_callback(wake)
-        try:
-            await ended.wait()
-        finally:
-            started.cancel()  # does nothing if the call has ended
-        if started.code() is not grpc.StatusCode.OK:
-            raise failed(started, ServerError)
-        return call.read(started.result())
+        return call.read(await result_of(self._started(call, future=True), ServerError))
 
     async def _stream(self, call: Call[_Result]) -> AsyncIterator[_Result]:
         import grpc

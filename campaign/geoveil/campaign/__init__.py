@@ -35,6 +35,7 @@ from geoveil.campaign.connection import (
     one_line as one_line,
     open_async_channel as open_async_channel,
     open_channel as open_channel,
+    result_of as result_of,
     tls_for as tls_for,
     together as together,
 )

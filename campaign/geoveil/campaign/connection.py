@@ -5,6 +5,7 @@ This module does not load gRPC before a channel is opened.
 
 import ipaddress
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -311,6 +312,33 @@ def failed(call: Any, kind: type[_Failure]) -> _Failure:
     if code == "DEADLINE_EXCEEDED" and (not detail or "Deadline Exceeded" in detail):
         detail = "no answer came in time"  # gRPC's own text only repeats the code
     return kind(code, detail, retry_after_s=retry_after_s(metadata), answered=answered)
+
+
+async def result_of(call: Any, kind: type[_Failure]) -> Any:
+    """Return the answer to a call that was started as a future; raise its failure as `kind`.
+
+    Futures are those of a blocking channel: grpc.aio has one engine for the whole process, which
+    serves one event loop. Cancelling the task cancels the call.
+    """
+    import asyncio
+
+    import grpc
+
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake(_: object) -> None:
+        """Resume the waiting task, from one of gRPC's threads."""
+        with suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(ended.set)
+
+    call.add_done_callback(wake)
+    try:
+        await ended.wait()
+    finally:
+        call.cancel()  # without effect on an ended call
+    if call.code() is not grpc.StatusCode.OK:
+        raise failed(call, kind) from call
+    return call.result()
 
 
 def retry_after_s(metadata: Iterable[tuple[str, str | bytes]]) -> float | None:

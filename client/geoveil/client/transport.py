@@ -10,13 +10,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from geoveil.campaign import TLS, failed, open_channel, tls_for
+from geoveil.campaign import TLS, failed, open_channel, result_of, tls_for
 from geoveil.client.contributions import MOST_BYTES
 from geoveil.client.errors import PlaintextRefused, TransportError
 from geoveil.proto.v1 import collector_pb2
@@ -345,15 +344,8 @@ class GrpcAioTransport(_Grpc, AsyncTransport):
     async def _call(self, method: str, request: Any, timeout_s: float) -> Any:
         import asyncio
 
-        loop = asyncio.get_running_loop()
-        grpc = loaded() if is_loaded() else await loop.run_in_executor(None, loaded)
-        ended = asyncio.Event()
-
-        def wake(_: object) -> None:
-            """Resume the waiting task, from one of gRPC's threads."""
-            with suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(ended.set)
-
+        if not is_loaded():
+            await asyncio.to_thread(loaded)
         self.barrier.enter()
         try:
             call: Any = getattr(self._connected(), method).future(
@@ -365,14 +357,7 @@ class GrpcAioTransport(_Grpc, AsyncTransport):
                 raise _closed() from error
             raise
         call.add_done_callback(lambda _: self.barrier.leave())
-        call.add_done_callback(wake)
-        try:
-            await ended.wait()
-        finally:
-            call.cancel()  # without effect on an ended call
-        if call.code() is not grpc.StatusCode.OK:
-            raise failed(call, TransportError) from call
-        return call.result()
+        return await result_of(call, TransportError)
 
 
 def _compression(request: Any) -> "grpc.Compression | None":
