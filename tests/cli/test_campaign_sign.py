@@ -51,8 +51,16 @@ def test_a_signed_campaign_says_by_whom(create, geoveil, key_file):
 
 def test_a_server_without_campaigns_is_said_to_have_none(geoveil, tmp_path):
     with local_server(tmp_path / "empty.db") as address:
-        listed = geoveil("campaign", "list", "--server", address, to_server=False)
+        at = ("--server", address)
+        listed = geoveil("campaign", "list", *at, to_server=False)
+        geoveil("campaign", "create", "Own", *ABOVE, *at, to_server=False)
+        state = tmp_path / "state"
+        ada = ("contribute", "own", "--yes", "--state-dir", state, *at)
+        geoveil(*ada, stdin="87500\n", to_server=False)
+        of_one = geoveil("campaign", "list", *at, to_server=False)
     assert (listed.stdout, listed.stderr) == ("", "no campaigns\n")
+    assert of_one.stdout.startswith("own  open, 1 report, closes")
+    assert of_one.stderr == ""
 
 
 def test_a_file_that_is_no_key_publishes_nothing(create, geoveil, tmp_path):

@@ -160,6 +160,13 @@ def test_a_folded_line_is_whole_and_no_wider_than_the_terminal():
             assert sum(1 if c.isascii() else 2 for c in line) <= width
 
 
+def test_a_terminal_has_no_style_inside_a_number():
+    stream = io.StringIO()
+    console = PlainConsole(file=stream, force_terminal=True, color_system="standard", width=79)
+    console.print("between two values 8,000 dollar apart (n ≥ 2)")
+    assert stream.getvalue() == "between two values 8,000 dollar apart (n ≥ 2)\n"
+
+
 @pytest.mark.deep(keep=0)
 def test_the_prompt_of_a_terminal(hostile, tmp_path):
     """In a real one, of 60 columns: a title that would put a forged line at the left margin."""

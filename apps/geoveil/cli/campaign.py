@@ -19,6 +19,7 @@ from geoveil.analyst import (
     campaign_record,
     central_record,
     central_text,
+    counted,
     expected_text,
     ways_of,
 )
@@ -198,7 +199,7 @@ def list_(as_json: options.AsJson = False, *, connection: Connection) -> None:
         out.tell_all(
             (
                 (campaign.campaign_id, "bold"),
-                f"  {published.state}, {published.reports:,} reports,",
+                f"  {published.state}, {counted(published.reports, 'report')},",
                 f" closes {campaign.closes:%Y-%m-%d %H:%M} UTC",
             ),
             ("signed by ", signed_by(published.envelope), f", {privacy_text(campaign)}{each}"),

@@ -57,7 +57,7 @@ class PlainConsole(Console):
     """
 
     def __init__(self, **how: Any) -> None:
-        super().__init__(markup=False, emoji=False, **how)
+        super().__init__(markup=False, emoji=False, highlight=False, **how)
 
     def render_str(self, text: str, **how: Any) -> Text:
         return super().render_str(self._plain(text), **how)
