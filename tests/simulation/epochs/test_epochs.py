@@ -1,6 +1,7 @@
 """Test answers over time: drift against draws, errors, coverage and flags against theory."""
 
 import csv
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,9 +113,9 @@ def test_answers_are_those_of_a_loop_over_people(skipped):
         assert curves.variance[week] == pytest.approx(np.var(told), abs=1e-4)
         latest = [readings[p][-1][1] for p in here]
         assert curves.carried[week] == pytest.approx(np.mean(latest), abs=1e-4)
-        assert curves.cohort_size[week] == len(cohort)
         pairs = [readings[p][-2:] for p in cohort if len(readings[p]) > 1]
         changes = [y - was for (earlier, was), (_, y) in pairs if week - earlier == epoch]
+        assert curves.change_count[week] == len(changes)
         if changes:
             assert curves.change[week] == pytest.approx(np.mean(changes), abs=1e-4)
 
@@ -221,7 +222,7 @@ def test_flags_are_those_of_a_loop():
     found = curves.flags
     looks = windows(13)
     critical = stats.norm.isf(FALSE_ALARMS / (2 * 52 * len(looks)))
-    noise = curves.change_variance / curves.cohort_size
+    noise = curves.change_variance / curves.change_count
     for place in range(len(found)):
         alarms = []
         for length in looks:
@@ -233,6 +234,15 @@ def test_flags_are_those_of_a_loop():
             error = noise[recent].sum() / length**2 + 2 * noise[usual].sum() / 13**2
             alarms.append(abs(apart) > critical * np.sqrt(error))
         assert np.isnan(found[place]) if not alarms else found[place] == any(alarms)
+
+
+def test_devices_that_skip_weeks_raise_no_flags():
+    """12 runs, 1 % each: at most 2 (α = 3e-4). The control counts all who read as changes."""
+    drift, rng = Drift(household_incomes()), np.random.default_rng(9)
+    runs = [follow(drift, QUERY, mechanism(), 8, 10_000, 2, rng, skipped=0.6) for _ in range(12)]
+    wrong = [replace(of, change_count=of.change_count / 0.4) for of in runs]
+    flagged, control = (sum((of.flags == 1).any() for of in each) for each in (runs, wrong))
+    assert flagged <= 2 < control
 
 
 def test_a_longer_delay_is_stated_for_a_smaller_shift_and_none_for_a_hidden_one():

@@ -108,9 +108,10 @@ class Curves:
     """The variance of one extrapolated answer."""
     cohort: Array
     """The mean of the week's cohort."""
-    cohort_size: Array
+    change_count: Array
+    """The number of the cohort's devices that also read an epoch ago."""
     change: Array
-    """The mean change of the cohort's devices that also read an epoch ago; NaN without any."""
+    """Their mean change; NaN without any."""
     change_variance: Array
     """The variance of one change."""
 
@@ -118,7 +119,7 @@ class Curves:
     def flags(self) -> Array:
         """Whether each week is flagged at 1 % false alarms a year: NaN, 0 or 1 (`flagged`)."""
         flags, begun = np.full(len(self.week), np.nan), self.week >= 2 * self.epoch
-        noise = self.change_variance[begun] / self.cohort_size[begun]
+        noise = self.change_variance[begun] / self.change_count[begun]
 
         def margins(confidence: float, first: int, end: int) -> tuple[float, float]:
             error = math.sqrt(noise[first:end].sum()) / (end - first)
@@ -200,7 +201,7 @@ def follow(
                     answers_now.mean(),
                     answers_now.var(),
                 ),
-                *(_mean_and_variance(values[0, cohort])[0], len(cohort)),
+                *(_mean_and_variance(values[0, cohort])[0], len(change)),
                 *_mean_and_variance(change),
             )
         )
