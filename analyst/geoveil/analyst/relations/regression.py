@@ -316,7 +316,8 @@ def fit(
     farthest = None
     if model == "linear":
         pull, codes = weights.sum() * turn @ root.pull, [c.codes for c in design.categories]
-        farthest = Farthest(root.theta, pull, codes, scaled.ends, scaled.response_ends)
+        counted = [c.counted for c in design.categories]
+        farthest = Farthest(root.theta, pull, codes, scaled.ends, scaled.response_ends, counted)
     return Fit(theta, errors, farthest, growth.max(initial=0.0))
 
 

@@ -16,7 +16,15 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from geoveil.analyst.relations.form_reports import FormReports, refuse_unasked
-from geoveil.analyst.relations.terms import Coordinate, NumberOf, Option, Score, Term, operators
+from geoveil.analyst.relations.terms import (
+    Coordinate,
+    NumberOf,
+    Option,
+    Score,
+    Term,
+    ends_of,
+    operators,
+)
 from geoveil.campaign import FormCampaign, MultipleField, NumberField, OrdinalField, PlaceField
 from geoveil.gp import Array, ParameterError, UnsupportedError
 
@@ -39,6 +47,12 @@ class Category(NamedTuple):
     """(n, options): estimates of 1 for a person's option and 0 for the others; rows sum to 1."""
     codes: Array
     """(options, covariates): dummies, or a score."""
+
+    @property
+    def counted(self) -> tuple[float, float]:
+        """How much a report counts at most for options, and against them: 1 and 0 in the clear."""
+        for_, against = np.maximum(self.weights, 0.0), np.maximum(-self.weights, 0.0)
+        return float(for_.sum(axis=1).max()), float(against.sum(axis=1).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,13 +146,17 @@ class Farthest:
     """The covariates of each category's options: see `Category`."""
     ends: Array
     response_ends: Array
+    counted: Sequence[tuple[float, float]]
+    """How much a report counts for and against options: see `Category`."""
 
     def __call__(self, sums: Array) -> Array:
         """Return how far down and up, (2, sums), for (sums, coefficients); infinite if unknown."""
         with np.errstate(invalid="ignore"):
             residuals = self.response_ends - self._spans(self.theta[None])[::-1, 0]
             corners = (self._spans(sums @ self.pull)[:, None] * residuals[:, None]).reshape(4, -1)
-        ends = np.maximum([-corners.min(axis=0), corners.max(axis=0)], 0.0)
+            ends = np.maximum([-corners.min(axis=0), corners.max(axis=0)], 0.0)
+            for most, against in self.counted:
+                ends = most * ends + against * ends[::-1]
         return np.where(np.isfinite(corners).all(axis=0), ends, np.inf)
 
     def _spans(self, rows: Array) -> Array:
@@ -369,7 +387,7 @@ def design_of(
         return operator.value(reports.columns[:, columns])
 
     def ends(term: Term) -> tuple[float, float]:
-        return term.limits(campaign).means
+        return ends_of(term.limits(campaign))
 
     numbers, groups = [], dict[Any, list[int]]()
     for i, term in enumerate(terms):

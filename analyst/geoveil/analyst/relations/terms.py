@@ -116,11 +116,11 @@ def limits_of_product(factors: Sequence[Operator]) -> Limits:
     return Limits(
         product_of_ends([of.limits.reports for of in factors]),
         product_of_ends([of.limits.means for of in factors]),
-        imagined=product_of_ends([_ends(of.limits) for of in factors]),
+        imagined=product_of_ends([ends_of(of.limits) for of in factors]),
     )
 
 
-def _ends(limits: Limits) -> Ends:
+def ends_of(limits: Limits) -> Ends:
     """Return the ends of reports, without noise that has none."""
     return limits.reports if limits.bounded else limits.means
 
