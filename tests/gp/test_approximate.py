@@ -196,6 +196,18 @@ def test_the_exact_calibration_is_within_three_per_cent(name, size, delta, reach
     assert worst(mechanism, reach, eta=1.03 * mechanism.eta) > delta
 
 
+def test_a_straight_ramp_keeps_the_whole_epsilon_at_a_large_beta():
+    """B is level where f varies; without that, pairs would have to share a much smaller η."""
+    delta, width = 3e-14, 1.3
+    beta, reach = 0.85 * RATE / math.log(1 / delta), 5 * width
+    mechanism = ApproximateLaplace(Threshold(0.0, width), privacy_of(delta, reach), beta=beta)
+    assert mechanism.eta == pytest.approx(RATE, rel=1e-9)
+    assert worst(mechanism, reach) <= delta
+    at_once = search._within(reach, RATE, delta, beta)
+    assert at_once is not None
+    assert at_once < RATE / 2
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "before"), [("linear", 1.7), ("smoothstep", 1.35), ("kernel", 1.35)]

@@ -26,7 +26,8 @@ class ApproximateLaplace(BoundedMechanism):
     B is a smooth bound for *linear* growth at rate β of the slopes of all chords up to Λ: a δ does
     not chain, and exponential growth would break the guarantee. The paper's calibration is any
     η ≤ ε − βc with c = max(1, log(1/δ)) [SGP Lemma 3.6]; the exact one takes the largest η that
-    [MATH §3] proves for every pair of points, rounded down: to a per cent, or more with corners.
+    [MATH §3] proves for every pair of points, rounded down: to a per cent, or more with corners,
+    wide bands or a large δ.
 
     Args:
         query: f, with its smooth bound B.

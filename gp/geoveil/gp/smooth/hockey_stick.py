@@ -50,13 +50,13 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
     if reach > far:
         farthest = _beyond(far, profile, rate, delta, reach, beta)
     pairs = _Pairs(profile, rate, delta, reach, beta)
+    level = _level_within(profile, min(far, reach), rate, delta, reach, slope)
     best = everywhere
     for share in _NEAR:
         near = min(share * profile.length_scale, reach)
-        if _is_level(profile, near, rate, delta, reach, slope):
-            nearest = rate
-        else:
-            nearest = _within(near, rate, delta, slope) or 0.0
+        nearest = _within(near, rate, delta, slope) or 0.0
+        if near <= level:
+            near, nearest = level, rate
         least = min(nearest, farthest)
         if near < reach:
             least = pairs.least(near, min(far, reach), least) or 0.0
@@ -98,18 +98,22 @@ def _within(distance: float, rate: float, delta: float, beta: float) -> float | 
     return max(min(tails, rate - beta), 0.0)
 
 
-def _is_level(
-    profile: Profile, near: float, rate: float, delta: float, reach: float, beta: float
-) -> bool:
-    """Return whether η = ε suffices for pairs up to `near` apart, B being level where f varies.
+def _level_within(
+    profile: Profile, far: float, rate: float, delta: float, reach: float, beta: float
+) -> float:
+    """Return a distance up to `far` within which η = ε suffices, or 0.
 
-    With one point at depth i in the band, the other o outside, D ≤ i(1 + βo) and t ≤ βo, so that
-    (c − ηD)/t ≥ ε/β − εi. The other way round, ηi + log(1 + βo) ≤ ε(i + o).
+    B is level where f varies. With one point at depth i in the band, the other o outside, D ≤
+    i(1 + βo) and t ≤ βo, so that (c − ηD)/t ≥ ε/β − εi. The other way round, ηi + log(1 + βo) ≤
+    ε(i + o). On different sides, a and a + o outside, D ≤ w(1 + β(a + o)) and t ≤ βo, so that
+    (c − ηD)/t ≥ ε/β − εw for βw ≤ 2, and it never is below 0. The other way round, η(w + a) +
+    log(1 + βo) ≤ ε(w + 2a + o).
     """
     if profile.frontier(LINEAR, reach) is not Frontier.CROSS or beta > rate:
-        return False
-    log_h = float(_log_h(np.asarray(beta * near)))
-    return bool(log_h + rate * near - rate / beta <= math.log(delta))
+        return 0.0
+    distances = far * np.exp2(-np.arange(64.0))
+    enough = _log_h(beta * distances) + rate * distances - rate / beta <= math.log(delta)
+    return float(distances[enough].max(initial=0.0))
 
 
 def _beyond(
