@@ -56,7 +56,8 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
         near = min(share * profile.length_scale, reach)
         nearest = _within(near, rate, delta, slope) or 0.0
         if near <= level:
-            near, nearest = level, rate
+            near = level
+            nearest = rate
         least = min(nearest, farthest)
         if near < reach:
             least = pairs.least(near, min(far, reach), least) or 0.0
