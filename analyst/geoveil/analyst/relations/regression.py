@@ -14,6 +14,7 @@ import numpy as np
 
 from geoveil.analyst.relations.form_reports import FormReports, FormStatistic, Weights, weights_of
 from geoveil.analyst.relations.scores import (
+    Category,
     Design,
     Farthest,
     IndexScore,
@@ -315,9 +316,9 @@ def fit(
     errors = sandwich(root.influence @ turn.T, weights, None if plain else scaled.pseudo)
     farthest = None
     if model == "linear":
-        pull, codes = weights.sum() * turn @ root.pull, [c.codes for c in design.categories]
-        counted = [c.counted for c in design.categories]
-        farthest = Farthest(root.theta, pull, codes, scaled.ends, scaled.response_ends, counted)
+        pull, each = weights.sum() * turn @ root.pull, design.categories
+        reports = [Category(np.unique(of.weights, axis=0), of.codes) for of in each]
+        farthest = Farthest(root.theta, pull, reports, scaled.ends, scaled.response_ends)
     return Fit(theta, errors, farthest, growth.max(initial=0.0))
 
 

@@ -48,12 +48,6 @@ class Category(NamedTuple):
     codes: Array
     """(options, covariates): dummies, or a score."""
 
-    @property
-    def counted(self) -> tuple[float, float]:
-        """How much a report counts at most for options, and against them: 1 and 0 in the clear."""
-        for_, against = np.maximum(self.weights, 0.0), np.maximum(-self.weights, 0.0)
-        return float(for_.sum(axis=1).max()), float(against.sum(axis=1).max())
-
 
 @dataclass(frozen=True, eq=False)
 class Design:
@@ -142,30 +136,38 @@ class Farthest:
     theta: Array
     pull: Array
     """How far a sum of scores over these people moves each coefficient."""
-    codes: Sequence[Array]
-    """The covariates of each category's options: see `Category`."""
+    categories: Sequence[Category]
+    """With the weights of every report."""
     ends: Array
     response_ends: Array
-    counted: Sequence[tuple[float, float]]
-    """How much a report counts for and against options: see `Category`."""
 
     def __call__(self, sums: Array) -> Array:
         """Return how far down and up, (2, sums), for (sums, coefficients); infinite if unknown."""
+        rows = sums @ self.pull
         with np.errstate(invalid="ignore"):
             residuals = self.response_ends - self._spans(self.theta[None])[::-1, 0]
-            corners = (self._spans(sums @ self.pull)[:, None] * residuals[:, None]).reshape(4, -1)
-            ends = np.maximum([-corners.min(axis=0), corners.max(axis=0)], 0.0)
-            for most, against in self.counted:
-                ends = most * ends + against * ends[::-1]
+            corners = (self._spans(rows)[:, None] * residuals[:, None]).reshape(4, -1)
+            least, most = self._corrections(rows)
+            ends = np.maximum([most - corners.min(axis=0), corners.max(axis=0) - least], 0.0)
         return np.where(np.isfinite(corners).all(axis=0), ends, np.inf)
 
     def _spans(self, rows: Array) -> Array:
-        """Return the range of sums of a person's covariates, (2, sums)."""
+        """Return the range of sums of the estimates of a person's covariates, (2, sums)."""
         ends, at = np.stack([rows[:, 0], rows[:, 0]]), 1
-        for codes in self.codes:
-            block = rows[:, at : (at := at + codes.shape[1])] @ codes.T
+        for weights, codes in self.categories:
+            block = rows[:, at : (at := at + codes.shape[1])] @ codes.T @ weights.T
             ends += [block.min(axis=1), block.max(axis=1)]
         ends += np.sort(rows[:, at:, None] * self.ends, axis=2).sum(axis=1).T
+        return ends
+
+    def _corrections(self, rows: Array) -> Array:
+        """Return the range of what is taken off for products of a category with itself."""
+        ends, at = np.zeros((2, len(rows))), 1
+        for weights, codes in self.categories:
+            block = slice(at, at := at + codes.shape[1])
+            sums, expected = rows[:, block] @ codes.T, codes @ self.theta[block]
+            square = (sums * expected) @ weights.T - (sums @ weights.T) * (weights @ expected)
+            ends += [square.min(axis=1), square.max(axis=1)]
         return ends
 
 
