@@ -18,6 +18,7 @@ from geoveil.gp import (
     GeoPrivacy,
     Laplace,
     LipschitzMechanism,
+    LocalPrivacy,
     ParameterError,
     SmoothMechanism,
     StudentT,
@@ -296,6 +297,29 @@ def test_with_a_slack_the_probabilities_of_single_values_are_added(kind):
         fractions = [verdict.exact.fraction for verdict in audit(rows, samples=1000)]
         assert low < min(fractions)
         assert max(fractions) < high
+
+
+@dataclass(frozen=True)
+class EndedLaplace:
+    """Laplace noise without reports so many scales away, which are never drawn."""
+
+    end: float
+    variance: float = 2.0
+
+    def logpdf(self, z):
+        return np.where(np.abs(z) < self.end, Laplace().logpdf(z), -np.inf)
+
+    def sample(self, rng, size):
+        return Laplace().sample(rng, size)
+
+
+@pytest.mark.parametrize(("end", "fraction"), [(math.inf, 1 / 1.05), (40.0, math.inf)])
+def test_the_end_of_a_density_may_not_move_between_any_two_points(end, fraction):
+    def make(query, privacy):
+        return NoisyAnswer(query, LocalPrivacy(1.0), EndedLaplace(end), 1.05)
+
+    (verdict, *_) = audit(own_cases({"mine": make})[:1], samples=1000)
+    assert verdict.exact.fraction == pytest.approx(fraction)
 
 
 class WithItsOwnSeed:

@@ -187,16 +187,18 @@ def _exact(case: Case) -> Exact:
     """Return the result of the exact auditor for this kind of guarantee."""
     privacy = case.mechanism.privacy
     with np.errstate(all="ignore"):  # far away, noise may have vanished
+        if isinstance(privacy, GeoPrivacy) and privacy.delta > 0:
+            return _with_slack(case, privacy)
+        added = edges_of_support(case)
+        if len(added):
+            case = replace(case, outputs=np.unique(np.concatenate([case.outputs, added])))
         if isinstance(privacy, LocalPrivacy):
             return _any_two(case, privacy)
-        return _with_slack(case, privacy) if privacy.delta > 0 else _neighbours(case, privacy)
+        return _neighbours(case, privacy)
 
 
 def _neighbours(case: Case, privacy: GeoPrivacy) -> Exact:
     """Compare neighbours on the path, whose losses add up to those of points farther apart."""
-    added = edges_of_support(case)
-    if len(added):
-        case = replace(case, outputs=np.unique(np.concatenate([case.outputs, added])))
     case = replace(case, path=with_narrow_steps(case))
     case = replace(case, path=with_far_points(case))
     path, logs = refined(case, case.path, _logs(case))
