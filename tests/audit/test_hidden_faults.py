@@ -388,6 +388,12 @@ class SmoothMeanAside(OwnSmooth):
         return super().mean(x) + 0.3
 
 
+class TwiceASmallVariance(OwnSmooth):
+    def variance(self, x):
+        variance = super().variance(x)
+        return np.where(variance < 1e-8, 2 * variance, variance)
+
+
 class OfLessVariance(StudentT):
     """Noise that states a tenth less than it has."""
 
@@ -412,6 +418,8 @@ HEAVY = 0.6 * INCOME.rate
         (SmoothMeanAside(RAMP.query, INCOME, beta=HEAVY), "mean is not"),
         (OwnSmooth(RAMP.query, INCOME, noise=StudentT(2.1)), ""),
         (OwnSmooth(RAMP.query, INCOME, noise=OfLessVariance(3.0)), "variance is not"),
+        (OwnSmooth(RAMP.query, INCOME, noise=StudentT(3.0)), ""),
+        (TwiceASmallVariance(RAMP.query, INCOME, noise=StudentT(3.0)), "variance is not"),
     ],
     ids=lambda value: getattr(type(value), "__name__", ""),
 )

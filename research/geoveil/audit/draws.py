@@ -202,7 +202,7 @@ def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
         ("variance", mechanism.variance(x[None]), variance_of(mechanism, kind, s)),
         ("mean", mechanism.mean(x[None]), kind.mean(mechanism, x[None])),
     ):
-        if not np.allclose(said, true, equal_nan=True):
+        if not np.allclose(said, true, atol=min(mechanism.step, 1e-8), equal_nan=True):
             return f"{what} is not that of the released integers"
     wide = int(_WIDER * float(np.quantile(reports, 0.8) - np.quantile(reports, 0.2)) / 2)
     if wide < _NOISY or once.max() > _LIGHT:  # atoms have no density
