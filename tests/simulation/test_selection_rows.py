@@ -3,6 +3,7 @@
 import pytest
 
 from geoveil.gp import ParameterError
+from geoveil.simulation.figures.selection import _kept
 from geoveil.simulation.selection import Options, SelectionRow, experiment
 from geoveil.simulation.selection.experiment import (
     KEPT,
@@ -35,6 +36,14 @@ def test_only_what_is_proved_may_stand_as_kept():
         averaged([0.5], proved=1.1)
     for standing in (NOMINAL, OPEN):
         assert averaged([0.5], proved=1.1, standing=standing).proved_epsilon == 1.1
+
+
+@pytest.mark.parametrize(("proved", "shown"), [(7.0623, "7.07 ε"), (1 + 2**-52, "1 ε")])
+def test_what_is_proved_is_rounded_up(proved, shown):
+    row = averaged([0.5], proved=proved, standing=NOMINAL)
+    (table,) = experiment("tdt", Options(quick=True)).tables([row])
+    assert table.rows[0][2] == shown
+    assert _kept([row]) == f"any {shown}"
 
 
 @pytest.mark.parametrize("application", ["forest", "tdt", "tree"])

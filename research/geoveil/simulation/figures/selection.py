@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
+from geoveil.campaign import rounded_up
 from geoveil.simulation.experiment import grouped
 from geoveil.simulation.figures.style import Line, draw_lines
 from geoveil.simulation.selection.experiment import NOMINAL, OPEN, SelectionRow
@@ -67,7 +68,7 @@ def _line(rows: Sequence[SelectionRow]) -> Line:
 def _kept(rows: Sequence[SelectionRow]) -> str:
     """Return, in words, the least and the greatest proved ε in a mechanism's rows."""
     ratios = [row.proved_epsilon / row.epsilon for row in rows]
-    low, high = (f"{f(ratios):.3g}" for f in (min, max))
+    low, high = (f"{rounded_up(f(ratios), 3):g}" for f in (min, max))
     most = max(row.delta for row in rows)
     between = "nothing" if low == "inf" else f"{low} ε" if low == high else f"{low} to {high} ε"
-    return f"{rows[0].mechanism} {between}" + (f" with δ ≤ {most:.0e}" if most else "")
+    return f"{rows[0].mechanism} {between}" + (f" with δ ≤ {rounded_up(most, 1):g}" if most else "")

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from geoveil.audit import AUDITED, keeps
+from geoveil.campaign import rounded_up
 from geoveil.gp import validation
 from geoveil.simulation.experiment import Cell, Experiment, Table, grouped
 from geoveil.simulation.selection import forest, influence, percentile, transmission, tree
@@ -84,8 +85,8 @@ def _tables(rows: Sequence[SelectionRow]) -> list[Table]:
         lines = []
         for key, line in grouped(own, "mechanism", "standing").items():
             value = {row.epsilon: row.value for row in line}
-            most = max(row.proved_epsilon / row.epsilon for row in line)
-            proved = "nothing" if isinf(most) else f"{most:.3g} ε"
+            most = rounded_up(max(row.proved_epsilon / row.epsilon for row in line), 3)
+            proved = "nothing" if isinf(most) else f"{most:g} ε"
             values = (f"{value[e]:.4g}" if e in value else "–" for e in epsilons)
             lines.append((*key, proved, *values))
         headers = ("mechanism", "ε", "proved", *(f"ε = {epsilon:.3g}" for epsilon in epsilons))
