@@ -227,6 +227,31 @@ def test_a_narrow_peak_far_from_zero_is_as_steep_as_it_is(at, width, monkeypatch
     assert smooth_cells.enclose(peak, 999_999.0, ray=False).lipschitz > 1.05 * steepest
 
 
+@pytest.mark.parametrize(("at", "width"), [(0.5, 1e-3), (100.0, 0.1)])
+def test_the_bound_beside_a_narrow_peak_is_close(at, width, monkeypatch):
+    """At β = 1/width at most 4 % above brute force; control: not by cells short beside u alone."""
+
+    def above_brute_force(extent):
+        def peak(u, ops):
+            return ops.exp(-(((u - ops.constant(at)) / ops.constant(width)) ** 2))
+
+        profile = FormulaProfile(peak, 1.0, extent=extent)
+        z = np.linspace(-6.0, 6.0, 1_201)
+        slope = np.abs(2 * z * np.exp(-z * z)) / width
+        least = (slope * np.exp(-np.abs(z[::20, None] - z))).max(axis=1)
+        smoothness = Smoothness(1 / width, "exponential", 0.0)
+        return np.asarray(profile.smooth_bound(at + width * z[::20], smoothness)) / least
+
+    close = above_brute_force(200.0)
+    assert 1 <= close.min() <= close.max() <= 1.04
+
+    def short_beside_its_place(search, low, high):
+        return high - low <= smooth_cells._FINEST * smooth_cells._unit(low, high)
+
+    monkeypatch.setattr(smooth_cells._Search, "_is_short", short_beside_its_place)
+    assert above_brute_force(201.0).max() > 1.3
+
+
 BUILT_IN: dict[str, tuple[Any, Callable[[Any, Any], Any], float]] = {
     "smoothstep": (Smoothstep(3.0), step, 1.0),
     "gaussian": (Gaussian(3.0), bell, 6.5),

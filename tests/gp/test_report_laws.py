@@ -286,7 +286,7 @@ def test_what_nobody_can_have_answered_is_told_where_noise_is_wide(monkeypatch):
 
     def accepted() -> int:
         count = 0
-        for per in np.geomspace(0.05, 0.5, 20):
+        for per in np.geomspace(0.05, 0.5, 60):
             mechanism = DebiasedLaplace(query, GeoPrivacy(1.0, per=float(per)))
             excess = 0.3 * mechanism.largest_variance
             limits = Limits(mechanism.range, bell.bounds)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from operator import itemgetter
 
 from flint import arb
 
@@ -26,8 +28,8 @@ _TIGHT = 1.005
 _NEGLIGIBLE = 1e-13
 """Slopes below this fraction of the largest need no tight cells."""
 _FINEST = 2.0**-9
-"""Length, or fraction of their distance from 0, below which cells need to be tight only beside the
-steepest slope around them."""
+"""Length, relative to a distance, below which cells need to be tight only beside the steepest slope
+around them: see `_is_short`."""
 _LOOSE = 1.02
 """The same ratio for cells that cannot hold the steepest slope of all."""
 _MOST = 1_000_000
@@ -109,46 +111,68 @@ class _Search:
         self._tape = recorded(formula)
         self._cost = self._tape.cost + _OVERHEAD
         self._left = _MOST
-        self._steepest = 0.0  # the largest slope that is known to be attained
+        self._steepest, self._at_steepest = 0.0, 0.0  # the largest slope known to be attained
+        self._least, self._most = math.inf, -math.inf  # values that are attained
 
     def cells(self, low: float, high: float) -> SlopeCells:
         edges = _first_cut(low, high)
         self._attained(edges)
-        # Each with the slope attained around it, once it is short.
-        stack: list[tuple[float, float, float | None]] = [
-            (a, b, None) for a, b in reversed(list(pairwise(edges)))
+        # The longest first, each with the slope attained around it, once it is short.
+        heap: list[tuple[float, float, float, float | None]] = [
+            (a - b, a, b, None) for a, b in pairwise(edges)
         ]
+        heapify(heap)
         enclosed: list[tuple[float, float, Jet]] = []
         knots: list[tuple[float, float]] = []
-        while stack:
-            a, b, around = stack.pop()
+        while heap:
+            _, a, b, around = heappop(heap)
             j, undecided = self._on(a, b)
-            if around is None and b - a <= _FINEST * _unit(a, b) and not self._enough(j):
+            if around is None and self._is_short(a, b) and not self._enough(j):
                 around = self._attained(np.linspace(a, b, 9).tolist())
+                if not self._is_short(a, b):  # beside the steepest slope so far
+                    around = None
             if self._coarse(a, b, j, undecided, around):
                 middle = (a + b) / 2
+                attained = self._attained([middle])
                 if around is not None:
-                    around = max(around, self._attained([middle]))
-                stack += [(middle, b, around), (a, middle, around)]
+                    around = max(around, attained)
+                heappush(heap, (middle - b, middle, b, around))
+                heappush(heap, (a - middle, a, middle, around))
                 continue
             enclosed.append((a, b, j))
             if undecided:
                 knots.append((a, b))
-        return self._assemble(enclosed, _merge(knots))
+        enclosed.sort(key=itemgetter(0))
+        return self._assemble(enclosed, _merge(sorted(knots)))
 
     def _on(self, low: float, high: float) -> tuple[Jet, bool]:
         """Return the jet on a cell, and whether several pieces meet in it."""
         j, ways = enclosure(self._tape, arb(low).union(arb(high)) if low < high else arb(low))
         self._left -= ways * self._cost
         if self._left < 0:
-            raise ParameterError("formula", f"too intricate near {low:g}", FORMULA)
+            reason = "too intricate" if _steepest(j) < math.inf else "no bounded slope"
+            raise ParameterError("formula", f"{reason} near {low:g}", FORMULA)
         return j, ways > 1
 
     def _attained(self, points: list[float]) -> float:
         """Return a slope that φ attains at one of the points; smaller ones may stay uncertain."""
-        slope = max(_gentlest(self._on(u, u)[0]) for u in points)
-        self._steepest = max(self._steepest, slope)
+        jets = [self._on(u, u)[0] for u in points]
+        values = [float(j.value.mid()) for j in jets]
+        slope, at = max(zip(map(_gentlest, jets), points, strict=True))
+        if slope > self._steepest:
+            self._steepest, self._at_steepest = slope, at
+        self._least, self._most = min(self._least, *values), max(self._most, *values)
         return slope
+
+    def _is_short(self, low: float, high: float) -> bool:
+        """Return whether a cell is short beside its distances from 0 and from the steepest slope.
+
+        Either counts as 1, or as the length over which φ varies, if it is less.
+        """
+        away = max(low - self._at_steepest, self._at_steepest - high)
+        beside = max(away * self._steepest, self._most - self._least)
+        length = (high - low) / _FINEST
+        return length <= _unit(low, high) and length * self._steepest <= beside
 
     def _tight(self, j: Jet) -> bool:
         """Return whether the largest slope of a cell is tight."""
@@ -163,12 +187,12 @@ class _Search:
         self, low: float, high: float, j: Jet, undecided: bool, around: float | None
     ) -> bool:
         """Return whether the cell must be cut."""
-        short = high - low <= _FINEST * _unit(low, high)
         if undecided:
             return high - low > _KNOT * _unit(low, high)
         cuttable = high - low > _NARROWEST * _unit(low, high)
         if not cuttable and _steepest(j) == math.inf:
             raise ParameterError("formula", f"no bounded slope near {low:g}", FORMULA)
+        short = self._is_short(low, high)
         enough = self._enough(j, around or 0.0) if short else self._tight(j)
         return cuttable and not enough
 
