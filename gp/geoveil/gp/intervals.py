@@ -95,8 +95,7 @@ class Limits(ReprByArguments):
     moments: FindsMoments = field(default=_unknown, compare=False)
     """The law of the mechanism, used only for few reports."""
     imagined: tuple[float, float] | None = None
-    """The least and the greatest report of a person outside the sample, where no law is known.
-    None: see `unseen`."""
+    """The ends of reports of a person outside the sample if no law is known. None: `unseen`."""
     possible: tuple[float, float] | None = None
     """The least and the greatest estimated mean, where `means` of reports are wider: answers that
     are extrapolated in time. None: `means`."""
@@ -121,11 +120,9 @@ class Limits(ReprByArguments):
 
     @property
     def unseen(self) -> tuple[float, float]:
-        """The reports imagined of a person outside the sample, by default from other ends.
+        """The reports imagined of a person outside the sample, by default halfway between ends.
 
-        They lie halfway between the ends of means and of reports: a person has a mean and noise,
-        and the reports at hand tell much about the noise. If noise is unbounded, they are the ends
-        of means, since most of the third moment is noise.
+        If noise is unbounded, they are the ends of means: most of the third moment is noise.
         """
         if self.imagined is not None:
             return self.imagined
@@ -137,8 +134,7 @@ class Limits(ReprByArguments):
     def jumps(self, mean: float) -> tuple[float, float]:
         """Return the largest distances of a person outside the sample, below and above the mean.
 
-        The law of the mechanism gives them (`ReportMoments.jumps`), or else `unseen`; they are
-        infinite if an end of it is.
+        The law of the mechanism gives them (`ReportMoments.jumps`), or else `unseen`.
         """
         moments = self.moments()
         if moments is not None and self.bounded:
@@ -149,7 +145,7 @@ class Limits(ReprByArguments):
                 return farthest, farthest
             return max(-low, 0.0), max(high, 0.0)
         low, high = self.unseen
-        if not (math.isfinite(low) and math.isfinite(high)):
+        if not math.isfinite(high - low):
             return math.inf, math.inf
         return max(mean - low, 0.0), max(high - mean, 0.0)
 

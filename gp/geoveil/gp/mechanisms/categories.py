@@ -112,28 +112,21 @@ class CategoryMechanism(ABC):
     def limits(self, scores: ArrayLike) -> tuple[float, float]:
         """Return the least and greatest value of h from `estimator(scores)`."""
 
-    @abstractmethod
     def variance(self, scores: ArrayLike) -> Array:
         """Return the variance of h for each true option, (K,)."""
+        return self._central(self._scores(scores), 2)
 
     def moments(self, scores: ArrayLike) -> ReportMoments:
-        """Return the moments of h for each true option.
-
-        Of a set, they are those of one option alone; a single score then bounds all sets.
-
-        Example:
-            >>> KaryResponse(2, 1.0).moments([1, 0]).points.round(3).tolist()
-            [[0.0, 0.921, 0.921], [1.0, 1.921, 2.841]]
-        """
+        """Return the moments of h for each true option; of a set, for one option alone."""
         scores = self._scores(scores)
         variance = self.variance(scores)
-        cubes = self._third(scores) + 3 * scores * variance + scores**3
+        cubes = self._central(scores, 3) + 3 * scores * variance + scores**3
         points = np.stack([scores, variance + scores**2, cubes], axis=1)
         return ReportMoments(np.unique(points, axis=0))
 
     @abstractmethod
-    def _third(self, scores: Array) -> Array:
-        """Return the third central moment of h for each true option, (K,)."""
+    def _central(self, scores: Array, power: int) -> Array:
+        """Return the second or third central moment of h for each true option, (K,)."""
 
     @property
     def _expected(self) -> str:
@@ -215,20 +208,14 @@ class KaryResponse(_IndexMechanism):
         rest = self.options * scores - scores.sum()
         return np.asarray(scores + rest * (ONE / self._more))
 
-    def variance(self, scores: ArrayLike) -> Array:
-        scores = self._scores(scores)
+    def _central(self, scores: Array, power: int) -> Array:
         table, mean = self._table(scores), scores.mean()
-        spread = np.square(table - mean).sum() + self.options * np.square(scores - mean)
+        lies, own = table - mean, scores - mean  # the mean of both is 0
+        alike = (lies**power).sum() + self.options * (-own) ** power
+        if power == 3:
+            alike = alike - 3 * own * np.square(lies).sum()
         total = self.weight + (self.options - 1) * ONE
-        return np.asarray((spread * ONE + self._more * np.square(table - scores)) / total)
-
-    def _third(self, scores: Array) -> Array:
-        table, mean = self._table(scores), scores.mean()
-        lies, own = table - mean, scores - mean
-        # Of all reports alike: the mean of the table is that of the scores.
-        alike = (lies**3).sum() - 3 * own * np.square(lies).sum() - self.options * own**3
-        total = self.weight + (self.options - 1) * ONE
-        return np.asarray((alike * ONE + self._more * (table - scores) ** 3) / total)
+        return np.asarray((alike * ONE + self._more * (table - scores) ** power) / total)
 
 
 @dataclass(frozen=True)
@@ -281,14 +268,7 @@ class OrdinalResponse(_IndexMechanism):
         weights[[0, -1]] = odds
         return np.asarray(scores - weights * np.diff(np.diff(scores), prepend=0, append=0))
 
-    def variance(self, scores: ArrayLike) -> Array:
-        return self._central(self._scores(scores), 2)
-
-    def _third(self, scores: Array) -> Array:
-        return self._central(scores, 3)
-
     def _central(self, scores: Array, power: int) -> Array:
-        """Return a central moment of h for each true option, (K,)."""
         table, index = self._table(scores), np.arange(self.options)
         law = (ONE / self.weight) ** np.abs(index[:, None] - index)
         law[:, 1:-1] *= self._more / self.weight
@@ -387,17 +367,15 @@ class _MaskMechanism(CategoryMechanism):
         ends = np.stack([-offset * scores, (slope - offset) * scores])
         return float(ends.min(axis=0).sum()), float(ends.max(axis=0).sum())
 
-    def variance(self, scores: ArrayLike) -> Array:
-        squares = np.square(self._scores(scores))
+    def _central(self, scores: Array, power: int) -> Array:
+        if power == 3:
+            lie = ONE / self._total
+            cubes = lie * (1 - lie) * (1 - 2 * lie) * (self._per_bit()[0] * scores) ** 3
+            # The bit of the true option is even, or inverted.
+            return np.asarray(cubes.sum() - 2 // self._factor * cubes)
+        squares = np.square(scores)
         lies = self.weight * ONE * (self._factor / self._more) ** 2
         return np.asarray(lies * squares.sum() + (self._factor - 1) * squares)
-
-    def _third(self, scores: Array) -> Array:
-        slope, _ = self._per_bit()
-        lie = ONE / self._total
-        cubes = lie * (1 - lie) * (1 - 2 * lie) * (slope * scores) ** 3
-        # The bit of the true option is even, or inverted.
-        return np.asarray(cubes.sum() - 2 // self._factor * cubes)
 
 
 @dataclass(frozen=True)
