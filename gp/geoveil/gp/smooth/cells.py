@@ -171,6 +171,8 @@ class _Search:
         """
         away = max(low - self._at_steepest, self._at_steepest - high)
         beside = max(away * self._steepest, self._most - self._least)
+        if self._left < _MOST / 2:  # it is too intricate for both
+            beside = math.inf
         length = (high - low) / _FINEST
         return length <= _unit(low, high) and length * self._steepest <= beside
 
