@@ -215,7 +215,8 @@ class GeoPackageTable(NamedColumns):
                     column, cells = name, values[:, 0].tolist()
                     if values.shape[1] == 2:
                         column = self._shape
-                        cells = [_HEADER + of for of in to_wkb(points(values), byte_order=1)]
+                        blobs: Any = to_wkb(points(values), byte_order=1)
+                        cells = [_HEADER + blob for blob in blobs]
                     change = f"UPDATE {layer} SET {_quoted(column)} = ? WHERE rowid = ?"  # noqa: S608
                     opened.executemany(change, zip(cells, keys, strict=True))
                 opened.executemany(f"DELETE FROM {layer} WHERE rowid = ?", gone)  # noqa: S608
