@@ -322,6 +322,25 @@ def test_the_end_of_a_density_may_not_move_between_any_two_points(end, fraction)
     assert verdict.exact.fraction == pytest.approx(fraction)
 
 
+class UnderflowingLaplace(EndedLaplace):
+    """Laplace noise whose log-density is the logarithm of a density."""
+
+    def logpdf(self, z):
+        with np.errstate(divide="ignore"):
+            return np.log(np.exp(super().logpdf(z)))
+
+
+@pytest.mark.parametrize(("wide", "fraction"), [(1.05, 1 / 1.05), (0.9, 1 / 0.9)])
+def test_a_density_that_underflows_is_not_held_against_any_two_points(wide, fraction):
+    """The first was refused: at an output with a density of 1e-321, that of other points is 0."""
+
+    def make(query, privacy):
+        return NoisyAnswer(query, LocalPrivacy(0.69), UnderflowingLaplace(math.inf), wide / 0.69)
+
+    (verdict, *_) = audit(own_cases({"mine": make})[:1], samples=1000)
+    assert verdict.exact.fraction == pytest.approx(fraction)
+
+
 class WithItsOwnSeed:
     """Noise from a generator of its own, behind a lock: it can't be copied."""
 

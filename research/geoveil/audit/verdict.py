@@ -245,15 +245,15 @@ def _any_two(case: Case, privacy: LocalPrivacy) -> Exact:
     case = replace(case, path=with_narrow_steps(case))
     case = replace(case, path=with_far_points(case))
     logs = _logs(case)
-    possible = np.isfinite(logs).any(axis=1)
-    logs, outputs = logs[possible], case.outputs[possible]
-    row = int(np.argmax(np.ptp(logs, axis=1)))
+    # Where densities are fainter, one of them may underflow.
+    apart = np.where(logs.max(axis=1) > FAINT, np.ptp(logs, axis=1), 0.0)
+    row = int(np.argmax(apart))
     high, low = int(np.argmax(logs[row])), int(np.argmin(logs[row]))
     return Exact(
-        float(logs[row, high] - logs[row, low]) / privacy.epsilon,
+        float(apart[row]) / privacy.epsilon,
         _point(case.path[high]),
         _point(case.path[low]),
-        _point(outputs[row]),
+        _point(case.outputs[row]),
     )
 
 
