@@ -13,6 +13,7 @@ from geoveil.analyst import (
     Histogram,
     JointEstimates,
     MeanBy,
+    MeanValue,
     Option,
     PartitionShares,
     Parts,
@@ -20,6 +21,7 @@ from geoveil.analyst import (
     Shares,
     ShareWithin,
     StatisticBy,
+    TopShare,
     Within,
     compare,
 )
@@ -76,6 +78,21 @@ def test_the_change_of_a_small_group_is_held() -> None:
         side = (down[1], up[0]) if made.values[0] > 0 else (up[1], down[0])
         held += made.low[0] <= 0 <= made.high[0], abs(made.values[0]) <= np.hypot(*side)[0]
     assert held[0] >= 52 > held[1]
+
+
+def test_a_group_too_small_for_the_delta_method_is_told_so() -> None:
+    """The group counts, not all 200 reports; in the control, of 196, neither is said."""
+    campaign = form(choice("rents", 2, None), number("income", 8.0, "k"))
+    rng, members = np.random.default_rng(6), (np.arange(200) < 4).astype(int)
+    reports = reported(campaign, [members, rng.uniform(60, 140, 200)], rng)
+    shares = reports.ask(StatisticBy(TopShare(), "income", "rents"))
+    warned = [any("From 4 the" in note for note in shares[group].notes) for group in ("o1", "o0")]
+    assert warned == [True, False]
+    means = reports.ask(StatisticBy(MeanValue(), "income", "rents"))
+    for group, people in (("o1", 4), ("o0", 196)):
+        made = means[group]
+        far = f"{made.value + people * made.standard_error:,.6g}"
+        assert any(f"one of {people} people at {far} moves" in note for note in made.notes)
 
 
 def test_what_groups_say_is_told_in_sentences() -> None:

@@ -264,6 +264,10 @@ class RatioEstimates(JointEstimates):
     over: JointEstimates = field(repr=False)
     """The estimates of the means, and last the one that divides them."""
 
+    @property
+    def people(self) -> int:
+        return round(self.n * float(self.over.values[-1]))
+
     def interval(self, question: str | int, confidence: float | None = None) -> Interval:
         low, high = self._intervals([self.index(question)], confidence)
         return Interval(float(low[0]), float(high[0]), IntervalMethod.WEIGHTED_ENDS)

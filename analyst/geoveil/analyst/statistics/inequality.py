@@ -86,7 +86,7 @@ class MeanValue(_OfValues):
         made = curve.mean_value("mean")
         if curve.ends is not None:
             return replace(made, about=(*made.about, curve.range_text))
-        n = made.n
+        n = curve.above.people
         far = made.value + n * made.standard_error
         assumed = (
             " if values have a finite variance and nobody far out was missed: one of"
@@ -268,9 +268,10 @@ class _Found:
             f" {spread / self.mean:.2g} if people are spread, and 0 to {crowded / self.mean:.2g}"
             " however they crowd: the former is subtracted, and the interval allows for both.",
         ]
-        if self.above.n < _ENOUGH:
+        people = self.above.people
+        if people < _ENOUGH:
             sentences.append(
-                f"Too few answered: the delta method needs {_ENOUGH} answers. From {self.above.n:,}"
+                f"Too few answered: the delta method needs {_ENOUGH} answers. From {people:,}"
                 " the interval is missed more often than its confidence says, and the estimate may"
                 f" be below {least:g}, the least possible."
             )

@@ -249,6 +249,11 @@ class JointEstimates(Correlated):
         return f"{counted(len(self.labels), 'estimate')}{period}, from {self.n:,} reports"
 
     @property
+    def people(self) -> int:
+        """The number of people whom the estimates are about."""
+        return self.n
+
+    @property
     def notes(self) -> Sequence[str]:
         return (*super().notes, *notes_of_liars(self.contamination))
 
