@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from geoveil.analyst import (
+    CampaignEstimates,
     Contamination,
     LabelledEstimate,
     PlannedQuestion,
@@ -19,10 +20,11 @@ from geoveil.analyst import (
     planned_contamination,
 )
 from geoveil.campaign import Difference
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, UnsupportedError
 from geoveil.gp.estimation import Accumulator
 from geoveil.gp.intervals import UNLIMITED, IntervalMethod
 from geoveil.simulation.priors import public_prior
+from tests.analyst.statistics.test_over_time import campaign
 
 from .test_estimates import MECHANISM, labelled as summed
 
@@ -111,6 +113,16 @@ def test_noise_without_bound_counts_within_what_one_report_can_move() -> None:
     for fraction, said in ((1.0, row), (-0.1, row), (0.1, replace(row, one_report=None))):
         with pytest.raises(ParameterError, match="contamination"):
             said.contaminated(fraction)
+
+
+def test_no_curve_is_made_where_answers_may_be_false() -> None:
+    """The curve of the same estimates without false answers is the control."""
+    asked = campaign()
+    rows = tuple(replace(labelled(np.zeros(9)), label="above", period=p) for p in (0, 1))
+    found = CampaignEstimates(asked, "open", rows, "", asked.privacy, asked.privacy)
+    assert found.over_time().periods == (0, 1)
+    with pytest.raises(UnsupportedError, match="one by one"):
+        found.contaminated(FRACTION).over_time()
 
 
 def planned(*asked: ShareAbove, **said: Any) -> PlannedQuestion | PlannedQuestions:

@@ -91,7 +91,10 @@ class CampaignEstimates(Result):
         Raises:
             ParameterError: if the campaign does not recur, there is no such question, or no period
                 with two reports.
+            UnsupportedError: if some of the answers may be false.
         """
+        if self.contamination is not None:
+            raise UnsupportedError("no curve bounds false answers: compare its periods one by one")
         return over_time(
             self.campaign,
             self.estimates,
