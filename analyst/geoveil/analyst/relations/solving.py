@@ -17,6 +17,7 @@ _CLOSE, _CLOSE_OF_LARGE = 1e-10, 1e-3
 """Newton's last step; its square is approximately the remaining error of the root."""
 _MOST_LEVERAGE = 0.9
 _AT_ONCE = 1 << 13
+_NOBODY_FAR = ", if nobody is so far out that one person moves a parameter by its standard error"
 
 
 class EstimatingEquation(Protocol):
@@ -128,6 +129,7 @@ def sandwich(influence: Array, weights: Array, design: Array | None = None) -> E
 class ParameterEstimates(Correlated):
     """Parameters with their errors; as text, a summary."""
 
+    coverage = "Each interval covers at {of.percent} by itself{of.assumed}."
     label: str
     names: tuple[str, ...]
     degrees: Array
@@ -143,6 +145,11 @@ class ParameterEstimates(Correlated):
     @property
     def title(self) -> str:
         return f"{self.label}, {self.n:,} private reports"
+
+    @property
+    def assumed(self) -> str:
+        """The condition under which intervals cover, as the end of a sentence."""
+        return "" if self.farthest else _NOBODY_FAR
 
     def margins_at(self, confidence: float) -> Array:
         return self.margins_of(np.eye(len(self.names)), self.degrees, self.skewness, confidence)

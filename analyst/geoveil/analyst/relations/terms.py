@@ -158,7 +158,7 @@ def _limits(
 ) -> Limits:
     """Return limits, or infinite ones if they coincide, as for a product that is always 0."""
     apart = reports[0] < reports[1] and means[0] < means[1]
-    return Limits(reports, means, law) if apart else UNLIMITED
+    return Limits(reports, means, law, imagined=reports) if apart else UNLIMITED
 
 
 def _ticked(field: MultipleField, terms: Sequence["Option"]) -> Operator:
