@@ -193,6 +193,18 @@ def test_quantiles_and_means_of_people_who_earn_more_differ_by_so_much():
         assert ((made.low < 10_000) & (made.high > 10_000)).all()
 
 
+def test_a_difference_states_the_conditions_of_both_estimates():
+    """Without a range a mean assumes that nobody far out was missed; with one, the control, not."""
+    both = [reports(points) for points in campaigns(incomes(), 60, 2)]
+    for within, count in ((None, 2), ((0.0, 1e7), 0)):
+        made = compare(*(of.ask(MeanValue(within=within)) for of in both), people="different")
+        said = [note for note in made.notes if note.startswith("The intervals hold if values have")]
+        assert len(said) == count
+        assert all("one of 60 people at" in note for note in said)
+    made = compare(*(of.ask(TopShare()) for of in both), people="different")
+    assert any("Too few answered" in note for note in made.notes)
+
+
 def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves():
     first, second = campaigns(incomes(), 2_000, 2)
     before, after = (reports(points).ask(CURVE) for points in (first, second[:1_500] - 15_000))

@@ -257,9 +257,13 @@ def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstima
         raise ParameterError("estimates", type(estimates).__name__, expected)
     reach = critical_value_of_one(estimates.confidence)
     liars = [note for note in estimates.notes if note.startswith(LIARS)]
+    about: Sequence[str] = liars
     labels: tuple[str, ...]
     if isinstance(estimates, Quantity):
         labels, correlations, softness = (estimates.label,), np.eye(1), 0.0
+        about = estimates.about
+        if estimates.assumed:
+            about = (*about, f"The intervals hold{estimates.assumed}.")
         values, errors = np.array([estimates.value]), np.array([estimates.standard_error])
         margins = np.array([[estimates.value - estimates.ci_low],
                             [estimates.ci_high - estimates.value]])  # fmt: skip
@@ -290,7 +294,7 @@ def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstima
         softness,
         margins_at,
         (moved[0], moved[1]),
-        liars,
+        about,
     )
 
 
