@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import mpmath as mp
@@ -456,8 +457,16 @@ def test_what_cannot_be_debiased_says_where():
     privacy = GeoPrivacy(1.0, per=1.0)
     with pytest.raises(UnsupportedError, match=r"slope jumps at -?20"):
         DebiasedLaplace(Linear(FormulaProfile(epanechnikov, 20.0), 1.0), privacy)
-    with pytest.raises(UnsupportedError, match="slope jumps at -2:"):
+    with pytest.raises(UnsupportedError, match="slope jumps at -2, "):
         DebiasedLaplace(Linear(FormulaProfile(lambda u, ops: u, 2.0, 1.0), 1.0), privacy)
+
+    def step(u: Any, ops: Any, width: float) -> Any:
+        t = ops.clip((u - 100) / width, ops.constant(0), ops.constant(1))
+        return t * t * (3 - 2 * t)
+
+    with pytest.raises(UnsupportedError, match=r"jumps at 1000, or turns there within about 0\.1:"):
+        DebiasedLaplace(Linear(FormulaProfile(partial(step, width=0.01), 10.0), 1.0), privacy)
+    DebiasedLaplace(Linear(FormulaProfile(partial(step, width=0.05), 10.0), 1.0), privacy)
 
     def rounded(u: Any, ops: Any) -> Any:
         return ops.exp(-ops.power(ops.absolute(u), 1.5))

@@ -43,6 +43,9 @@ _NARROWEST = 2.0**-50
 CORNER = 1e-6
 """Largest change of slope where pieces meet, relative to the largest slope, that is no jump. It
 leaves a debiased profile, with noise of scale b, a bias of at most this fraction of L·b/2."""
+SHARPEST = _KNOT / CORNER
+"""The length, in units of |u|, or of 1 below, within which a turn of the slope where pieces meet
+can't be told from a jump."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from geoveil.gp.arrays import Array, distinct, np
 from geoveil.gp.errors import UnsupportedError
 from geoveil.gp.exact import round_down
 from geoveil.gp.queries.profiles.base import Profile, solutions
-from geoveil.gp.smooth.cells import CORNER, SlopeCells
+from geoveil.gp.smooth.cells import CORNER, SHARPEST, SlopeCells
 from geoveil.gp.smooth.certified import BOUNDS, CertifiedBound
 from geoveil.gp.smooth.chords import reached
 from geoveil.gp.smooth.envelope import greatest_between
@@ -172,9 +172,12 @@ class EnclosedProfile(Profile):
             return self.bounds
         cells, c2 = self._cells, (b / self.scale) ** 2
         if cells.corners:
+            at = cells.corners[0]
+            within = SHARPEST * max(1.0, abs(at)) * self.scale
             raise UnsupportedError(
                 f"{self!r} has no bounded debiased form, because its slope jumps at"
-                f" {cells.corners[0] * self.scale:g}: use a formula with a continuous slope"
+                f" {at * self.scale:g}, or turns there within about {within:g}: use a formula"
+                " with a continuous slope that turns less sharply"
             )
         if not np.isfinite(cells.curvature).all():
             raise UnsupportedError(
