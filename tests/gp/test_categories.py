@@ -12,7 +12,14 @@ import pytest
 from scipy.optimize import linprog
 from scipy.sparse import bmat, identity, vstack
 
-from geoveil.gp import ParameterError, PrivateValueError, RandomSource, SeededSource
+from geoveil.gp import (
+    Limits,
+    ParameterError,
+    PrivateValueError,
+    RandomSource,
+    SeededSource,
+    interval_of_mean,
+)
 from geoveil.gp.mechanisms import categories
 from geoveil.gp.mechanisms.categories import (
     ONE,
@@ -293,6 +300,23 @@ def test_moments_are_exact_sums_over_all_reports(mechanism):
         found = np.unique(np.round(mechanism.moments(scores).points, 9), axis=0)
         assert found == pytest.approx(expected, rel=1e-8, abs=2e-9)
         assert wrong != pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
+def test_the_ends_bound_the_third_moment_if_no_facet_does():
+    """Of noise so large that all options have the same E y², to 10 digits. Control: less noise."""
+    scores = np.arange(5.0)
+    for epsilon, endless in [(1e-5, True), (0.1, False)]:
+        mechanism = UnaryEncoding(5, epsilon)
+        moments = mechanism.moments(scores)
+        variance = float(mechanism.variance(scores)[2])
+        assert (moments.third(2.0, variance)[0] == -math.inf) == endless
+        limits = Limits(mechanism.limits(scores), (0.0, 4.0), lambda moments=moments: moments)
+        low, high = limits.third_moments(2.0, variance)
+        reports = law(mechanism, 2)
+        away = mechanism.estimator(scores)(np.array(list(reports))) - 2
+        third = np.array(list(reports.values()), float) @ away**3
+        assert low - 1e-6 * abs(third) <= third <= high + 1e-6 * abs(third)
+        assert interval_of_mean(5, 2.0, variance, 0.95, limits).high == 4.0
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, math.log(3), 5.0])

@@ -67,7 +67,8 @@ class ReportMoments:
         """Return the bounds of E y³, by the hull."""
         at = np.array([1.0, mean, second])
         lower, upper = self._facets
-        return float((lower @ at).max()), float((upper @ at).min())
+        # Where noise is so large that all have nearly the same E y², no facet may bound E y³.
+        return float((lower @ at).max(initial=-np.inf)), float((upper @ at).min(initial=np.inf))
 
     def jumps(self, mean: float) -> tuple[float, float]:
         """Return the bounds of E(y − mean)³/E(y − mean)² and of E y − mean over all people.
