@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import laplace
+from scipy.stats import laplace, norm
 
 from geoveil.audit import own_cases
+from geoveil.audit.agreement import compare
 from geoveil.audit.laws import placed
 from geoveil.audit.refinement import with_narrow_steps
 from geoveil.gp import (
@@ -210,3 +211,36 @@ def test_a_promise_for_a_tiny_distance_is_searched_in_bounded_memory():
 
     path = with_narrow_steps(own_cases({"mine": tiny})[0])
     assert len(path) < 1_000
+
+
+class Comb:
+    """Laplace noise on a grid of 1/`peaks` of its scale, and a little more, `wide` times stated."""
+
+    def __init__(self, query, privacy, peaks, wide):
+        self.query, self.privacy, self.wide = query, privacy, wide
+        self.decay, self.step = 1 / peaks, query.lipschitz / privacy.rate / peaks
+        self.width = 0.03
+
+    def nearest(self, x):
+        return np.rint(self.query.value(x) / self.step)
+
+    def simulate(self, x, rng):
+        steps = self.nearest(x)
+        more, less = (rng.geometric(-np.expm1(-self.decay), steps.shape) for _ in range(2))
+        beside = self.wide * self.width * rng.standard_normal(steps.shape)
+        return (steps + more - less + beside) * self.step
+
+    def log_density(self, y, x):
+        k = np.rint(y / self.step)
+        logs = np.log(np.tanh(self.decay / 2)) - self.decay * np.abs(k - self.nearest(x))
+        return logs + norm.logpdf(y / self.step - k, scale=self.width) - np.log(self.step)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "wide", "agrees"), [(30, 1.0, True), (1, 1.0, True), (1, 1.5, False)]
+)
+def test_quadratures_that_add_up_to_1_by_chance_refuse_nothing(peaks, wide, agrees):
+    """The first was refused: at a point, the sum was right, but not its parts."""
+    rows = own_cases({"mine": lambda q, p: Comb(q, p, peaks, wide)})[:1]
+    (found,) = compare(rows, samples=100_000, seed=4)
+    assert (found.difference == "") == agrees

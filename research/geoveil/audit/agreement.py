@@ -330,21 +330,33 @@ def _settled(
     """Return two quadratures of the shares of bins, the better first, and what it misses of 1.
 
     One takes parts of equal length, the other parts of equal shares, which resolve a peak. Returns
-    None if they differ and neither adds up to 1 with the tails and the atoms `elsewhere`.
+    None if they differ, unless one adds up to 1 with the tails and the atoms `elsewhere`, and does
+    not change with finer parts.
     """
-    levels = np.linspace(_LEVELS[:-1], _LEVELS[1:], _FINER + 1, axis=-1)
-    equal = np.linspace(edges[:-1], edges[1:], _PARTS + 1, axis=-1)
-    both = [shares(equal), shares(np.quantile(rest, levels))]
+
+    def quadrature(of_shares: int, finer: int) -> Array:
+        if not of_shares:
+            return shares(np.linspace(edges[:-1], edges[1:], _PARTS * finer + 1, axis=-1))
+        levels = np.linspace(_LEVELS[:-1], _LEVELS[1:], _FINER * finer + 1, axis=-1)
+        return shares(np.quantile(rest, levels))
+
+    both = [quadrature(of_shares, 1) for of_shares in (0, 1)]
     away = np.append(0.0, _BEYOND) * (edges[-1] - edges[0])
     tails = [np.stack([edges[-1] + away[:-1], edges[-1] + away[1:]], axis=-1)]
     tails += [np.stack([edges[0] - away[1:], edges[0] - away[:-1]], axis=-1)]
     inside = 1 - elsewhere - sum(float(shares(tail).sum()) for tail in tails)
     missed = [abs(inside - float(part.sum())) for part in both]
-    apart = np.abs(np.cumsum(both[1] - both[0])).max()
-    if not (np.array([apart, *missed]) <= _UNSETTLED).any():
-        return None
     better = int(missed[1] < missed[0])
+    if _apart(*both) > _UNSETTLED:
+        if missed[better] > _UNSETTLED:
+            return None
+        if _apart(both[better], quadrature(better, 2)) > _UNSETTLED:  # it adds up to 1 by chance
+            return None
     return both[better], both[1 - better], missed[better]
+
+
+def _apart(one: Array, other: Array) -> float:
+    return float(np.abs(np.cumsum(one - other)).max())
 
 
 def _shares(case: Case, steps: Array, at: Array) -> Array:
