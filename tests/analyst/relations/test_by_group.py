@@ -86,6 +86,8 @@ def test_a_group_too_small_for_the_delta_method_is_told_so() -> None:
     rng, members = np.random.default_rng(6), (np.arange(200) < 4).astype(int)
     reports = reported(campaign, [members, rng.uniform(60, 140, 200)], rng)
     shares = reports.ask(StatisticBy(TopShare(), "income", "rents"))
+    apart = reports.ask(MeanBy("income", "rents")).differences()
+    assert any("where groups are large enough" in note for note in apart.notes)
     warned = [any("From 4 the" in note for note in shares[group].notes) for group in ("o1", "o0")]
     assert warned == [True, False]
     means = reports.ask(StatisticBy(MeanValue(), "income", "rents"))

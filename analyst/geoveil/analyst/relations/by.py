@@ -268,6 +268,10 @@ class RatioEstimates(JointEstimates):
     def people(self) -> int:
         return round(self.n * float(self.over.values[-1]))
 
+    @property
+    def assumes(self) -> Sequence[str]:
+        return self.over.assumes
+
     def interval(self, question: str | int, confidence: float | None = None) -> Interval:
         low, high = self._intervals([self.index(question)], confidence)
         return Interval(float(low[0]), float(high[0]), IntervalMethod.WEIGHTED_ENDS)

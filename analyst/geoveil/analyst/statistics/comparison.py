@@ -250,7 +250,7 @@ def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstima
             0.0,
             estimates.margins_at,
             (estimates.moved, estimates.moved),
-            notes_of_liars(estimates.contamination),
+            (*estimates.assumes, *notes_of_liars(estimates.contamination)),
         )
     if not isinstance(estimates, Quantity | QuantileEstimates):
         expected = "means, quantiles or shares, or two distribution functions"

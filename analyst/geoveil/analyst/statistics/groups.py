@@ -150,6 +150,7 @@ class GroupEstimates(Correlated):
             p_values=p_values,
             confidence=self.confidence,
             population=self.population,
+            about=self.about,
             question=self.question,
         )
 

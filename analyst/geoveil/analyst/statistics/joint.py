@@ -255,7 +255,12 @@ class JointEstimates(Correlated):
 
     @property
     def notes(self) -> Sequence[str]:
-        return (*super().notes, *notes_of_liars(self.contamination))
+        return (*super().notes, *self.assumes, *notes_of_liars(self.contamination))
+
+    @property
+    def assumes(self) -> Sequence[str]:
+        """The note on what intervals assume where nothing bounds the reports."""
+        return notes_of_ends(self.limits)
 
     def rows(self) -> list[dict[str, Any]]:
         low, high = self.intervals()
@@ -443,6 +448,16 @@ def with_liars(found: Interval, contamination: float, limits: Limits) -> Interva
     low, high = limits.reports
     liars = Contamination(contamination, high - low, limits.means)
     return Interval(*liars.widened(found.low, found.high), found.method)
+
+
+def notes_of_ends(limits: Sequence[Limits]) -> Sequence[str]:
+    """Return the note on Student's intervals, if nothing bounds reports or means."""
+    if all(limit.bounded or all(map(math.isfinite, limit.means)) for limit in limits):
+        return ()
+    return (
+        "Nothing bounds the reports: the intervals are Student's, and cover once so many answered"
+        " that means are nearly normal.",
+    )
 
 
 def notes_of_liars(contamination: float) -> Sequence[str]:

@@ -21,7 +21,7 @@ from geoveil.analyst.labelled_estimate import LabelledEstimate
 from geoveil.analyst.pictures import Axes
 from geoveil.analyst.results import Series, counted, estimated, rows_of
 from geoveil.analyst.simultaneous import critical_value_of_many, critical_value_of_one
-from geoveil.analyst.statistics.joint import Quantity, limits_of_sum
+from geoveil.analyst.statistics.joint import Quantity, limits_of_sum, notes_of_ends
 from geoveil.campaign import ORIGIN, AttributeCampaign
 from geoveil.gp import (
     UNLIMITED,
@@ -182,7 +182,7 @@ class OverTime(Series):
 
     @property
     def notes(self) -> Sequence[str]:
-        said = list(super().notes)
+        said = [*super().notes, *notes_of_ends([self.limits_of_change])]
         if self.epoch:
             how = (
                 "go on as two readings of each device did, for at most as long as lay between"
@@ -275,7 +275,7 @@ class OverTime(Series):
             confidence=level,
             n=n,
             privacy=self.privacy,
-            about=(said,),
+            about=(said, *notes_of_ends([self.limits_of_change])),
             cohorts=count,
         )
 

@@ -122,6 +122,7 @@ def trend(
         bent=np.asarray(chdtrc(freedom, q)) if testable else np.full(len(q), np.nan),
         about=(
             f"Errors of different times are taken as {assumption}.",
+            *estimates[0].assumes,
             *notes_of_liars(max(estimate.contamination for estimate in estimates)),
         ),
         **made,
