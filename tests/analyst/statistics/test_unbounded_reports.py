@@ -23,7 +23,7 @@ def test_intervals_without_ends_are_said_to_be_students(bounded: bool) -> None:
     found = CampaignEstimates(asked, "closed", tuple(rows), "", asked.privacy, asked.privacy)
     joints = [found.joint(["above"], period) for period in range(3)]
     curve = found.over_time()
-    results: list[Any] = [curve, curve.change(0, 2), joints[0]]
+    results: list[Any] = [curve, curve.change(0, 2), joints[0], joints[0].contrast([2.0])]
     results += [compare(*joints, people="same"), trend(*joints, people="same")]
     for result in results:
         assert sum(note.startswith(ASSUMED) for note in result.notes) == (not bounded)

@@ -437,7 +437,7 @@ class JointEstimates(Correlated):
             ci_low=low,
             ci_high=high,
             **self.common,
-            about=self.about,
+            about=(*self.about, *self.assumes),
         )
 
 
