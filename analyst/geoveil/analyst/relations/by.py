@@ -266,7 +266,8 @@ class RatioEstimates(JointEstimates):
 
     @property
     def people(self) -> int:
-        return round(self.n * float(self.over.values[-1]))
+        count = self.n if self.over.answers is None else self.over.answers[-1]
+        return round(count * float(self.over.values[-1]))
 
     @property
     def assumes(self) -> Sequence[str]:
