@@ -203,6 +203,8 @@ def test_a_difference_states_the_conditions_of_both_estimates():
         assert all("one of 60 people at" in note for note in said)
     made = compare(*(of.ask(TopShare()) for of in both), people="different")
     assert any("Too few answered" in note for note in made.notes)
+    made = compare(*(of.ask(Quantiles(levels=[0.5])) for of in both), people="different")
+    assert any("Thresholds are soft over 24,000" in note for note in made.notes)
 
 
 def test_a_curve_that_moved_is_seen_and_is_the_difference_of_the_curves():

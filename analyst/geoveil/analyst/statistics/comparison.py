@@ -23,7 +23,7 @@ from geoveil.analyst.simultaneous import (
     two_sided,
 )
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
-from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity, notes_of_liars
+from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity
 from geoveil.analyst.statistics.quantiles import QuantileEstimates
 from geoveil.gp import Array, ParameterError, UnsupportedError, enum_repr, validation
 
@@ -250,18 +250,17 @@ def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstima
             0.0,
             estimates.margins_at,
             (estimates.moved, estimates.moved),
-            (*estimates.assumes, *notes_of_liars(estimates.contamination)),
+            estimates.notes[2:],
         )
     if not isinstance(estimates, Quantity | QuantileEstimates):
         expected = "means, quantiles or shares, or two distribution functions"
         raise ParameterError("estimates", type(estimates).__name__, expected)
     reach = critical_value_of_one(estimates.confidence)
     liars = [note for note in estimates.notes if note.startswith(LIARS)]
-    about: Sequence[str] = liars
+    about = estimates.notes[2:]
     labels: tuple[str, ...]
     if isinstance(estimates, Quantity):
         labels, correlations, softness = (estimates.label,), np.eye(1), 0.0
-        about = estimates.about
         if estimates.assumed:
             about = (*about, f"The intervals hold{estimates.assumed}.")
         values, errors = np.array([estimates.value]), np.array([estimates.standard_error])
@@ -320,8 +319,7 @@ def _curve_change(
         about=(
             "Where the band is above 0, more people lie up to there than before; below 0, fewer. "
             f"For no change anywhere p is {changes.adjusted.min():.3g}, by Holm's rule.",
-            *before.about,
-            *changes.about,
+            *dict.fromkeys([*before.about, *changes.about]),
         ),
         adjusted=changes.adjusted,
         changes=replace(
