@@ -208,6 +208,18 @@ def test_a_straight_ramp_keeps_the_whole_epsilon_at_a_large_beta():
     assert at_once < RATE / 2
 
 
+def test_delta_is_kept_by_pairs_beyond_all_cells():
+    """h(t) rises on from there; the control is the η that its value there would permit."""
+    delta, width = 0.3, 1.36
+    beta = 0.9997 * RATE / math.log(1 / delta)
+    mechanism = ApproximateLaplace(Threshold(0.0, width), privacy_of(delta), beta=beta)
+    x = np.array([-0.5, 0.5]) * width + np.array([0.0, 10 * search._FAR * (width + 1 / beta)])
+    value, scale = mechanism.query.value(x), np.sqrt(mechanism.variance(x) / 2)
+    assert hockey_stick(value, scale, x, RATE, math.inf).max() <= delta
+    scale *= mechanism.eta / (0.33 * RATE)
+    assert hockey_stick(value, scale, x, RATE, math.inf).max() > 1.003 * delta
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "before"), [("linear", 1.7), ("smoothstep", 1.35), ("kernel", 1.35)]

@@ -70,7 +70,8 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
 
 def _log_h(t: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(t > 0, np.log(t) - np.log1p(t) - np.log1p(t) / t, -math.inf)
+        log_h = np.where(t > 0, np.log(t) - np.log1p(t) - np.log1p(t) / t, -math.inf)
+    return np.where(t == math.inf, 0.0, log_h)
 
 
 def _unsure(profile: Profile) -> float:
@@ -89,8 +90,7 @@ def _tail_limit(ratio: Array, t: Array, rate: float, delta: float) -> Array:
 
 def _within(distance: float, rate: float, delta: float, beta: float) -> float | None:
     """Return an η for pairs up to a distance apart, for any query; None for too large β."""
-    log_h = 0.0 if distance == math.inf else float(_log_h(np.asarray(beta * distance)))
-    log = math.log(delta) + rate / beta - log_h
+    log = math.log(delta) + rate / beta - float(_log_h(np.asarray(beta * distance)))
     if log < 0 or beta >= rate:
         return None
     if log == math.inf:
@@ -123,7 +123,8 @@ def _beyond(
     """Return an η for pairs farther than `far` apart, on different sides of where f varies.
 
     They are g apart, and x' at most g + W from each place where f varies: b' is at least what
-    smoothness and, for Λ = ∞, a chord say. c/t and t/D increase with g, so g = `far` decides.
+    smoothness and, for Λ = ∞, a chord say. c/t and t/D increase with g, so g = `far` decides. h(t)
+    increases, too, up to h(βΛ).
     """
     first, last = profile.band
     span = float(np.ptp(profile.bounds))
@@ -137,7 +138,8 @@ def _beyond(
         rise = min(float(np.abs(values - limit).max()) for limit in profile.limits)
         least = max(least, (rise - _unsure(profile)) / way)
     t = min(float(beta) * far, _MOST_ABOVE * profile.lipschitz / least - 1)
-    limit = float(_tail_limit(np.asarray(t / far), np.asarray(t), rate, delta))
+    largest = np.asarray(float(beta) * reach)
+    limit = float(_tail_limit(np.asarray(t / far), largest, rate, delta))
     tails = limit * far * least / span
     pure = (rate * far - math.log1p(float(beta) * far)) * peak / span
     return min(tails, pure) if tails > 0 and pure > 0 else 0.0  # 0 for NaN
