@@ -452,6 +452,37 @@ def test_corners_are_found_wherever_cells_end():
     DebiasedLaplace(Linear(smooth, 1.0), privacy)
 
 
+def wave(edges: int, gap: float, width: float) -> FormulaProfile:
+    """A square wave between 0 and 1 whose edges are smoothsteps."""
+
+    def formula(u: Any, ops: Any) -> Any:
+        total = ops.constant(0)
+        for i in range(edges):
+            t = ops.clip((u - (0.264 + gap * i)) / width, ops.constant(0), ops.constant(1))
+            total = total + (-1) ** i * t * t * (3 - 2 * t)
+        return total
+
+    return FormulaProfile(formula, scale=1.0, extent=10.0)
+
+
+def test_bounds_beside_the_knots_of_a_square_wave_are_nearly_attained():
+    """Of its values and of the means of reports. Control: both ends are attained."""
+    profile = wave(3, gap=1.0, width=0.01)
+    law = SmoothMechanism(Linear(profile, 1.0), GeoPrivacy(1.0, per=0.05)).law()
+    assert law is not None
+    for low, high in (profile.bounds, (law.points[:, 0].min(), law.points[:, 0].max())):
+        assert -0.01 <= low <= 0
+        assert 1 <= high <= 1.01
+
+
+@pytest.mark.deep
+def test_a_wave_too_intricate_for_fine_cells_gets_others():
+    """Control: one more intricate is refused."""
+    assert wave(7, gap=0.1, width=0.1).bounds == pytest.approx((0.0, 1.0), abs=0.02)
+    with pytest.raises(ParameterError, match="too intricate"):
+        wave(16, gap=0.1, width=0.1)
+
+
 @pytest.mark.deep(keep=0)
 def test_what_cannot_be_debiased_says_where():
     privacy = GeoPrivacy(1.0, per=1.0)

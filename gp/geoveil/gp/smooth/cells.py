@@ -33,7 +33,9 @@ around them: see `_is_short`."""
 _LOOSE = 1.02
 """The same ratio for cells that cannot hold the steepest slope of all."""
 _MOST = 1_000_000
-"""The most operations, a few seconds."""
+"""The most operations, a few seconds; half as many before, for cells finer than they must be."""
+_STRAY = 0.005
+"""How far bounds of values may reach beyond attained ones, relative to how far these are apart."""
 _OVERHEAD = 4
 """Overhead of an enclosure, in operations."""
 _KNOT = 1e-10
@@ -86,8 +88,12 @@ def enclose(formula: Formula, extent: float, *, ray: bool) -> SlopeCells:
     Raises:
         ParameterError: if φ jumps, its slope is not bounded, it is constant, or it fails.
     """
+    low = 0.0 if ray else -extent
     with working_precision(_PRECISION):
-        return _Search(formula, ray).cells(0.0 if ray else -extent, extent)
+        try:
+            return _Search(formula, ray, fine=True).cells(low, extent)
+        except ParameterError:  # it may be too intricate for the finer cells only
+            return _Search(formula, ray, fine=False).cells(low, extent)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -109,11 +115,11 @@ def exactly(tape: Tape, u: float) -> tuple[float, float, float]:
 class _Search:
     """One enclosure in the making."""
 
-    def __init__(self, formula: Formula, ray: bool) -> None:
-        self._ray = ray
+    def __init__(self, formula: Formula, ray: bool, *, fine: bool) -> None:
+        self._ray, self._fine = ray, fine
         self._tape = recorded(formula)
         self._cost = self._tape.cost + _OVERHEAD
-        self._left = _MOST
+        self._left = _MOST // 2 if fine else _MOST
         self._steepest, self._at_steepest = 0.0, 0.0  # the largest slope known to be attained
         self._least, self._most = math.inf, -math.inf  # values that are attained
 
@@ -174,10 +180,9 @@ class _Search:
         """
         away = max(low - self._at_steepest, self._at_steepest - high)
         beside = max(away * self._steepest, self._most - self._least)
-        if self._left < _MOST / 2:  # it is too intricate for both
-            beside = math.inf
         length = (high - low) / _FINEST
-        return length <= _unit(low, high) and length * self._steepest <= beside
+        close = not self._fine or length * self._steepest <= beside
+        return length <= _unit(low, high) and close
 
     def _tight(self, j: Jet) -> bool:
         """Return whether the largest slope of a cell is tight."""
@@ -199,7 +204,13 @@ class _Search:
             raise ParameterError("formula", f"no bounded slope near {low:g}", FORMULA)
         short = self._is_short(low, high)
         enough = self._enough(j, around or 0.0) if short else self._tight(j)
-        return cuttable and not enough
+        return cuttable and not (enough and self._near_attained(j))
+
+    def _near_attained(self, j: Jet) -> bool:
+        """Return whether the values of a cell are nearly attained, if cells are to be fine."""
+        low, high = _bounds(j.value)
+        stray = max(self._least - low, high - self._most)
+        return not self._fine or stray <= _STRAY * (self._most - self._least)
 
     def _assemble(
         self, found: list[tuple[float, float, Jet]], knots: list[tuple[float, float]]

@@ -225,7 +225,7 @@ class EnclosedProfile(Profile):
         )
         # What is cut finer than the profile has been is enclosed anew.
         short = np.diff(u, axis=0)[0] < 0.75 * over(
-            cells.edges, np.diff(cells.edges), u, np.minimum
+            cells.edges, np.diff(cells.edges), u, np.maximum
         )
         for i in np.flatnonzero(short).tolist():
             parts = self._enclosure(*u[:, i].tolist())
