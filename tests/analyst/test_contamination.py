@@ -125,6 +125,18 @@ def test_no_curve_is_made_where_answers_may_be_false() -> None:
         found.contaminated(FRACTION).over_time()
 
 
+def test_joint_estimates_and_trends_keep_that_answers_may_be_false() -> None:
+    """The trend of the same estimates without false answers is the control."""
+    asked = campaign()
+    answers = np.tile([0.2, 0.6], 200)
+    rows = tuple(replace(labelled(answers), label="above", period=p) for p in (0, 1))
+    found = CampaignEstimates(asked, "open", rows, "", asked.privacy, asked.privacy)
+    doubted = found.contaminated(FRACTION)
+    assert doubted.joint(period=0).contamination == FRACTION
+    honest, wide = (of.trends()[0] for of in (found, doubted))
+    assert wide.low[0] < honest.low[0] < honest.high[0] < wide.high[0]
+
+
 def planned(*asked: ShareAbove, **said: Any) -> PlannedQuestion | PlannedQuestions:
     source = public_prior("lognormal:98000,0.83")
     request = PlanRequest.of(
