@@ -24,10 +24,11 @@ from geoveil.gp.reprs import ReprByArguments, enum_repr
 _LIGHT, _FULL = 0.2, 0.5
 """Effects of one person on the mean in standard errors: up to the first no report is imagined, from
 the second on one of weight `_HALF`."""
+_BOTH = 0.1
+"""Such effects both ways, beyond which skewness, which follows the mean, shortens no margin."""
 _HALF = 0.5
 _STRAYS = 10
-"""Distance by which noise can move a mean, in multiples of the range of means, from which on it is
-taken to move it both ways."""
+"""Distance of a person, in ranges of means, from which on noise may move a mean both ways."""
 _OUTWEIGHS = 2
 """Such a distance from which on an interval is nowhere shorter than Student's: noise that is rarely
 large makes the variance of a sample too uncertain to correct for its skewness."""
@@ -150,10 +151,7 @@ class Limits(ReprByArguments):
         return max(mean - low, 0.0), max(high - mean, 0.0)
 
     def third_moments(self, mean: float, variance: float) -> tuple[float, float]:
-        """Return the least and the greatest third central moment of reports.
-
-        By their ends, and by the law of the mechanism, if it is known.
-        """
+        """Return bounds of the third central moment, by the ends of reports and any law."""
         moments = self.moments()
         if moments is not None and not self.bounded:
             low, high = (variance * jump for jump in moments.jumps(mean))
@@ -392,6 +390,8 @@ def _weighted_ends(
         least, greatest = (moment / third for moment in limits.third_moments(mean, variance))
     middle = (least + greatest) / 2
     lower, upper = min(middle, least + tolerated), max(middle, greatest - tolerated)
+    if min(jumps) > _BOTH * math.sqrt(variance * n):
+        lower, upper = min(lower, 0.0), max(upper, 0.0)
     below = _margin(n, variance, -lower, jumps[0], student, normal)
     above = _margin(n, variance, upper, jumps[1], student, normal)
     if max(jumps) > _OUTWEIGHS * (limits.means[1] - limits.means[0]):
