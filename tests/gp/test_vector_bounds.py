@@ -17,6 +17,8 @@ from geoveil.gp import (
     Threshold,
     TwoWayThreshold,
 )
+from geoveil.gp.arrays import Array
+from geoveil.gp.boxes import Seen, enclosed_in_parts
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 from tests.gp.test_vector import PRIVACY
 
@@ -112,3 +114,37 @@ def test_the_noise_beside_linear_queries_in_the_plane_is_attained(direction):
         law = answer.law()
         assert law is not None
         assert not law.loose
+
+
+def test_noise_that_underflows_is_as_good_as_none():
+    """It takes no search, nor is it called loose. Control: noise that counts takes one."""
+
+    def searched(greatest: float) -> tuple[float, int]:
+        boxes: list[int] = []
+
+        def look(seen: Array) -> Seen:
+            n = seen.shape[-1]
+            boxes.append(n)
+            none, bounds = np.zeros(n, np.intp), np.array([[0.0], [greatest]]) * np.ones(n)
+            people = np.zeros((2, 1))
+            return np.stack([none, none]), bounds, none, none == 0, none[:1], people
+
+        line = np.array([[[0.0]], [[1.0]]])
+        return enclosed_in_parts(line, look, np.zeros((2, 1)), 0.002)[1], sum(boxes)
+
+    assert searched(0.0) == (1.0, 1)
+    assert searched(5e-324) == (1.0, 1)
+    wider, boxes = searched(1.0)
+    assert wider > 1e6
+    assert boxes > 60_000
+
+
+def test_long_cells_between_thin_steep_bands_do_not_overflow():
+    """Where cells are over 600/β long and B is 10^5 and more; warnings are errors."""
+    kernel = GaussianKernel((-4.667e-06, -1.536e-05), 1.442e-06)
+    disc = Disc((-1.577e-05, -1.501e-05), 4.328e-06, 1.442e-06)
+    vector = VectorSmoothMechanism([kernel, disc], GeoPrivacy(1.0, per=1.795e-11))
+    for answer in vector.answers:
+        law = answer.law()
+        assert law is not None
+        assert np.isfinite(law.variances).all()

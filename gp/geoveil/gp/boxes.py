@@ -18,6 +18,8 @@ _MOST, _AT_ONCE = 2**16, 2**12
 """The most boxes of a search, and how many are cut at once."""
 _LITTLE = 1e-3
 """Relative size, to the greatest number, below which any bound is tight enough."""
+_NONE = 1e-300
+"""The gap that is always allowed, so that numbers that all underflow need no search."""
 _APART = 5
 """The gap that is allowed of the greatest number is allowed of the distance between the least and
 the greatest, times this, if that is less; of at least `_LITTLE` of the greatest."""
@@ -66,7 +68,7 @@ def enclosed_in_parts(
         greatest = max(total[1].max(), 0.0)
         apart = max(_APART * (greatest - total[0].min()), _LITTLE * greatest)
         nearly = np.where(np.isfinite(most[1]), total[1], greatest)  # of parts too thin for people
-        slack = loose * np.clip(nearly, _LITTLE * greatest, apart)
+        slack = np.maximum(loose * np.clip(nearly, _LITTLE * greatest, apart), _NONE)
         *goals, enough = least_over(spans(np.stack([*(most + slack), slack])), pool[1])
         beyond = (pool[2] - goals).max(axis=0)
         beyond = np.where(pool[4], np.minimum(beyond, pool[2].sum(axis=0) - enough), beyond)

@@ -19,8 +19,8 @@ from geoveil.gp.queries.base import Query
 from geoveil.gp.smooth.frontier import CALIBRATIONS, Frontier, default_fraction
 from geoveil.gp.smooth.growth import DECAYS, EXPONENTIAL, Smoothness
 
-_FAR = 700.0
-"""Logarithm of a ratio of scales that counts as infinite."""
+_FAR = 600.0
+"""Logarithm of a ratio of scales that counts as infinite; no scale times it overflows."""
 
 
 class SmoothlyScaled:

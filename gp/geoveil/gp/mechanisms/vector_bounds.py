@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOOSE = 0.002
 """Largest relative gap between a bound and the attained value in a part."""
-_FAR, _AWAY = 700.0, 1e9
+_FAR, _AWAY = 600.0, 1e9
 """The logarithm of a practically infinite ratio, and the distance, in units of 1/β, beyond which
 chords count as flat."""
 _TINY = 1e-300
