@@ -16,6 +16,7 @@ from scipy import optimize, stats
 
 from benchmarks.intervals import B
 from geoveil.gp import (
+    Array,
     DebiasedLaplace,
     GaussianKernel,
     GeoPrivacy,
@@ -29,12 +30,14 @@ from geoveil.gp import (
 )
 from geoveil.gp.intervals import (
     UNLIMITED,
+    Interval,
     IntervalMethod,
     Limits,
     _gamma_quantile,
     _moved_quantile,
     _student_quantile,
     interval_of_mean,
+    interval_of_weighted_mean,
     kept_within,
     margins_of_mean,
     reach_at_all_looks,
@@ -90,7 +93,10 @@ def test_every_share_is_covered(n, confidence, weighted, full):
     assert most_misses(n, confidence, STUDENT) > 4
 
 
-def test_a_few_people_at_either_end_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_few_people_at_either_end_are_covered(
+    weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """3 % at either end, the others between, 233 people, by enumeration at 99 %.
 
     Control: margins that the skewness of the sample shortens.
@@ -101,10 +107,18 @@ def test_a_few_people_at_either_end_are_covered(monkeypatch: pytest.MonkeyPatch)
     counts = np.array([(low, high, n - low - high) for low in range(26) for high in range(26)])
     likely = stats.multinomial.pmf(counts, n, [0.03, 0.03, 0.94])
 
+    def interval(shares: Array) -> Interval:
+        mean = shares @ ends
+        variance, third = (shares @ (ends - mean) ** power for power in (2, 3))
+        if not weighted:
+            return interval_of_mean(n, mean, variance, 0.99, limits)
+        alike = {"largest": 1 / n, "freedom": n - 1}
+        skewness = third / max(variance, 1e-9) ** 1.5 / math.sqrt(n)
+        error = variance / (n - 1)
+        return interval_of_weighted_mean(mean, error, 0.99, limits, skewness=skewness, **alike)
+
     def missed() -> float:
-        means = counts @ ends / n
-        rows = zip(means, counts @ ends**2 / n - means**2, strict=True)
-        each = [interval_of_mean(n, mean, variance, 0.99, limits) for mean, variance in rows]
+        each = [interval(row / n) for row in counts]
         return 1 - float(likely[[of.low <= 0.5 <= of.high for of in each]].sum())
 
     assert missed() < 0.01 * 4 / 3

@@ -30,8 +30,7 @@ _HALF = 0.5
 _STRAYS = 10
 """Distance of a person, in ranges of means, from which on noise may move a mean both ways."""
 _OUTWEIGHS = 2
-"""Such a distance from which on an interval is nowhere shorter than Student's: noise that is rarely
-large makes the variance of a sample too uncertain to correct for its skewness."""
+"""Such a distance beyond which no margin is below Student's: rare noise has uncertain skewness."""
 _SHARPEST_AT = 2_000
 """Reports at which `SEQUENCE` is sharpest, 1.55 times as wide as an interval of one look at 95 %: a
 number that must not depend on the reports."""
@@ -257,9 +256,8 @@ def interval_of_weighted_mean(
 ) -> Interval:
     """Return the interval for the mean of reports with unequal weights.
 
-    The imagined report of a person outside the sample gets the largest weight where it would
-    move the mean far. Reports without ends have Student's interval, which is the whole line if
-    they are all equal.
+    A person outside the sample is imagined with the largest weight, where that moves the mean far.
+    Reports without ends have Student's interval, which is the whole line if they are all equal.
 
     Args:
         largest: the largest weight of one report, as a fraction of the total, in (0, 1].
@@ -280,8 +278,10 @@ def interval_of_weighted_mean(
         ends = kept_within(mean - margin, mean + margin, limits.estimates)
         return Interval(*ends, IntervalMethod.STUDENT)
     alike = max(1 / largest, 2.0)
+    variance = squared_error * (alike - 1)
+    least = 0.0 if min(jumps) > _BOTH * math.sqrt(variance * alike) else -math.inf
     below, above = (
-        _margin(alike, squared_error * (alike - 1), towards, jump, student, normal)
+        _margin(alike, variance, max(towards, least), jump, student, normal)
         for towards, jump in zip((-skewness, skewness), jumps, strict=True)
     )
     ends = kept_within(mean - below, mean + above, limits.estimates)
