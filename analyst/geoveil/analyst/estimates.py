@@ -286,8 +286,8 @@ class CampaignEstimates(Result):
         errors = [row.standard_error for row in rows]
         if None in errors:
             raise UnsupportedError("a standard error needs two answers or more")
-        found = joint_of(self.campaign, rows, np.diag(np.square(np.array(errors, np.float64))))
-        return replace(found, contamination=self.contamination or 0.0)
+        honest = joint_of(self.campaign, rows, np.diag(np.square(np.array(errors, np.float64))))
+        return replace(honest, contamination=self.contamination or 0.0)
 
     def rows(self) -> list[dict[str, Any]]:
         campaign, rows = self.campaign, []
