@@ -17,6 +17,7 @@ from geoveil.gp import (
     ParameterError,
     PrivateValueError,
     RandomSource,
+    ReportMoments,
     SeededSource,
     interval_of_mean,
 )
@@ -294,12 +295,37 @@ def test_moments_are_exact_sums_over_all_reports(mechanism):
     other = type(mechanism)(mechanism.options, 1.2 * mechanism.epsilon)
     for scores in scores_of(mechanism):
         attained = mechanism.estimator(scores)(np.array(list(laws[0])))
-        powers = attained[:, None] ** np.array([1, 2, 3])
+        moments = mechanism.moments(scores)
+        powers = (attained - moments.origin)[:, None] ** np.array([1, 2, 3])
         summed = [np.array(list(of.values()), float) @ powers for of in laws]
         expected, wrong = np.unique(np.round(summed, 9), axis=0), other.moments(scores).points
-        found = np.unique(np.round(mechanism.moments(scores).points, 9), axis=0)
+        found = np.unique(np.round(moments.points, 9), axis=0)
         assert found == pytest.approx(expected, rel=1e-8, abs=2e-9)
         assert wrong != pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("mechanism", EVERY[:6], ids=str)
+def test_scores_far_from_zero_lose_no_third_moment(mechanism):
+    """Of even shares, by exact sums; 10⁶ added to scores. Control: moments measured from 0."""
+    close = np.arange(mechanism.options) ** 2 / 64
+    scores = 1e6 + close
+    moments = mechanism.moments(scores)
+    laws = [law(mechanism, x) for x in range(mechanism.options)]
+    away = mechanism.estimator(close)(np.array(list(laws[0]))) - close.mean()
+    shares = np.mean([[float(p) for p in of.values()] for of in laws], axis=0)
+    variance, third = shares @ away**2, shares @ away**3
+    low, high = moments.third(scores.mean(), variance)
+    rounding = 1e-6 * variance**1.5
+    assert low - rounding <= third <= high + rounding
+    assert high - low <= variance**1.5
+    first, second, cubes = moments.points.T
+    raw = (
+        first + 1e6,
+        second + 2e6 * first + 1e12,
+        cubes + 3e6 * second + 3e12 * first + 1e18,
+    )
+    wide = ReportMoments(np.stack(raw, axis=1)).third(scores.mean(), variance)
+    assert wide[1] - wide[0] > 100 * variance**1.5
 
 
 def test_the_ends_bound_the_third_moment_if_no_facet_does():

@@ -45,6 +45,8 @@ class ReportMoments:
     """The least and greatest variance of each, (2, m); (E y, E y², E y³, Var y) is in a hull."""
     loose: bool = False
     """Whether the search for them ended so early that they may be wide of people by over 5 %."""
+    origin: float = 0.0
+    """The report from which y is measured: near all, their moments don't cancel."""
 
     def joined(self, other: ReportMoments) -> ReportMoments:
         """Return the moments in the hull of both sets of points."""
@@ -59,6 +61,7 @@ class ReportMoments:
         `variance` is that of a report, noise and people together. Where no population has this mean
         and so small a variance, the two are near those of a population that exists.
         """
+        mean = mean - self.origin
         thirds = sorted(self._raw_third(mean, variance + mean * mean))
         low, high = (third - 3 * mean * variance - mean**3 for third in thirds)
         return low, high
@@ -75,6 +78,7 @@ class ReportMoments:
 
         One person who was not met moves a sum by about as much; noise may point the other way.
         """
+        mean = mean - self.origin
         first, second, third = self.points[: self.laws].T
         square = second - 2 * mean * first + mean**2
         cube = third - 3 * mean * second + 3 * mean**2 * first - mean**3

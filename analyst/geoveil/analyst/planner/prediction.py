@@ -204,7 +204,9 @@ class Prediction:
 
     def _moments_asked_once(self) -> ReportMoments | None:
         moments = self.limits.moments()
-        return None if moments is None else MomentsAskedOnce(moments.points, moments.laws)
+        if moments is None:
+            return None
+        return MomentsAskedOnce(moments.points, moments.laws, origin=moments.origin)
 
     def partitioned(self, n: int, questions: int) -> float:
         """Return the mean squared error if each of n people answers one of m questions at random.

@@ -120,9 +120,11 @@ class CategoryMechanism(ABC):
         """Return the moments of h for each true option; of a set, for one option alone."""
         scores = self._scores(scores)
         variance = self.variance(scores)
-        cubes = self._central(scores, 3) + 3 * scores * variance + scores**3
-        points = np.stack([scores, variance + scores**2, cubes], axis=1)
-        return ReportMoments(np.unique(points, axis=0))
+        origin = float(scores[np.abs(scores).argmin()])
+        away = scores - origin
+        cubes = self._central(scores, 3) + 3 * away * variance + away**3
+        points = np.stack([away, variance + away**2, cubes], axis=1)
+        return ReportMoments(np.unique(points, axis=0), origin=origin)
 
     @abstractmethod
     def _central(self, scores: Array, power: int) -> Array:
