@@ -108,8 +108,8 @@ def formula(query: Query) -> Query:
 def test_how_far_bounds_from_cells_are_above_the_tight_ones() -> None:
     own, gentle, steep = found(
         "docs/guarantees.md",
-        r"at most (\d+) % above the tight one for the library's own profiles, and for a formula at"
-        r" most (\d+) % up to β = 2/width, but (\d+) % at β = 6/width",
+        r"at most (\d+) % above the tight one for the library's own profiles, and for a formula"
+        r" beside its steepest slope at most (\d+) % up to β = 2/width, but (\d+) % at β = 6/width",
     )
     s = np.linspace(-8.0, 8.0, 801)
 
