@@ -7,6 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tools.mutants import Walk
 
 ROOT = Path(__file__).parents[1]
@@ -85,6 +87,7 @@ def searched(
     return done
 
 
+@pytest.mark.deep
 def test_what_no_test_notices_is_listed(tmp_path: Path) -> None:
     done = searched(tmp_path, TESTS, TABLE + EQUIVALENT + STALE)
     assert done.returncode == 1, done.stderr

@@ -62,6 +62,7 @@ def with_an_atom(query, privacy):
     return DebiasedLaplace(step, replace(privacy, epsilon=8.0))
 
 
+@pytest.mark.deep(keep=2, rest=4)
 @pytest.mark.parametrize("make", [precise, narrow, with_an_atom])
 @pytest.mark.parametrize("share", [0.0, 0.01])
 def test_floats_are_compared_at_their_own_resolution(make, share):

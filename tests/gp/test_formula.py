@@ -215,6 +215,7 @@ def test_sampled_slopes_are_no_bound():
     assert case.profile().smooth_bound(np.array([3.1]), Smoothness(0.3))[0] >= true
 
 
+@pytest.mark.deep(keep=2, rest=2)
 @pytest.mark.parametrize(("at", "width"), [(0.5, 1e-9), (100.0, 1e-7), (1e4, 1e-6), (9e5, 1e-5)])
 def test_a_narrow_peak_far_from_zero_is_as_steep_as_it_is(at, width, monkeypatch):
     """The slope is bounded within half a percent; control: not by cells of 10^-10 of |u|."""
