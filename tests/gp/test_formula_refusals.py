@@ -104,12 +104,12 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-TAKE_LONG = {"equal pieces"}
+TAKE_LONG = {"equal pieces", "pieces of nothing", "steep edge"}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.deep] if n in TAKE_LONG else []) for n in REFUSED],
+    [pytest.param(n, marks=[pytest.mark.deep(rest=3)] if n in TAKE_LONG else []) for n in REFUSED],
 )
 def test_refused(name):
     """In words that say what is wrong, and with no warning of NumPy."""

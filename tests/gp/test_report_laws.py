@@ -279,6 +279,7 @@ def test_what_nobody_can_have_answered_is_told():
         bounded_noise_variance(mechanism, 10**6, (0.49, 0.51), -0.2, limits, 0.95)
 
 
+@pytest.mark.deep
 def test_what_nobody_can_have_answered_is_told_where_noise_is_wide(monkeypatch):
     """Noise of 2 to 20 times the width of a bell. Control: the quicker solver alone."""
     bell = FormulaProfile(lambda u, ops: ops.exp(-8 * u * u), scale=0.03, extent=3.0)
