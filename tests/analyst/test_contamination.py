@@ -48,7 +48,7 @@ def test_liars_at_the_ends_reach_the_bound_and_no_more() -> None:
 
 
 def test_sentences_round_bounds_up() -> None:
-    """Of 200 bounds a few are printed; half of them, to the nearest, would be too small."""
+    """A bound rounded to the nearest number would be too small in half of the cases."""
     for width in np.linspace(0.5, 7.0, 200):
         liars = Contamination(FRACTION, width, (0.0, width / 3))
         moved, by_values = map(float, re.findall(r"at most ([0-9.]+)", liars.words))

@@ -467,7 +467,7 @@ def wave(edges: int, gap: float, width: float) -> FormulaProfile:
 
 
 def test_bounds_beside_the_knots_of_a_square_wave_are_nearly_attained():
-    """Of its values and of the means of reports. Control: both ends are attained."""
+    """Bounds of the values and of the means of reports. Control: both ends are attained."""
     profile = wave(3, gap=1.0, width=0.01)
     law = SmoothMechanism(Linear(profile, 1.0), GeoPrivacy(1.0, per=0.05)).law()
     assert law is not None

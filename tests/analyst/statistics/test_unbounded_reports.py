@@ -15,7 +15,7 @@ ASSUMED = "Nothing bounds the reports: the intervals are Student's"
 
 @pytest.mark.parametrize("bounded", [False, True])
 def test_intervals_without_ends_are_said_to_be_students(bounded: bool) -> None:
-    """Of 30 curves of a share of 0.1, 5 unbounded reports a period, none held. Ends: control."""
+    """The notes say it: of 30 such curves none held. Control: reports with ends."""
     asked = campaign(cohorts=False)
     rows = [moments(period, 6, 0.5, 0.25) for period in range(3)]
     if not bounded:
