@@ -120,7 +120,7 @@ def line(values: list[float], error: float = 0.01) -> list[JointEstimates]:
 
 
 def test_trends_are_lines_of_weighted_least_squares():
-    """Against NumPy's of each mean by itself, with errors that differ; and Cochran's Q of each."""
+    """Against NumPy's of each mean by itself, with margins that differ; and Cochran's Q of each."""
     rng, times = np.random.default_rng(5), [0.0, 1.0, 3.0, 4.0]
     values = 0.2 + 0.03 * np.arange(4)[:, None] * [1, 2, 0] + rng.normal(0, 0.02, (4, 3))
     errors = rng.uniform(0.01, 0.03, (4, 3))
@@ -129,24 +129,26 @@ def test_trends_are_lines_of_weighted_least_squares():
         replace(of, values=row, covariance=np.diag(error**2))
         for row, error in zip(values, errors, strict=True)
     ]
+    level = float(1 - 2 * stats.norm.sf(1))
+    spreads = np.array([of.margins_at(level).max(axis=0) for of in given])
+    assert spreads == pytest.approx(errors, rel=0.05)
     made = trend(*given, people="different", times=times)
     assert made.title == "3 trends over 4 times"
     for mean in range(3):
-        weights = 1 / errors[:, mean]
+        weights = 1 / spreads[:, mean]
         fitted, cov = np.polyfit(times, values[:, mean], 1, w=weights, cov="unscaled")
         assert made.values[mean] == pytest.approx(fitted[0])
-        assert made.standard_errors[mean] == pytest.approx(np.sqrt(cov[0, 0]))
+        assert made.standard_errors[mean] == pytest.approx(np.sqrt(cov[0, 0]), rel=0.05)
         away = (values[:, mean] - np.polyval(fitted, times)) * weights
         assert made.bent[mean] == pytest.approx(stats.chi2.sf(away @ away, 2))
     # Rising times have their margin on the same side, falling ones on the other.
     at = np.array(times)
-    of_each = (at[:, None] - np.average(np.tile(at[:, None], 3), axis=0, weights=errors**-2)) / (
-        errors**2
-    )
+    middle = np.average(np.tile(at[:, None], 3), axis=0, weights=spreads**-2)
+    of_each = (at[:, None] - middle) / spreads**2
     slopes = of_each / np.sum(of_each * at[:, None], axis=0)
     covariance = np.diag(np.sum((slopes * errors) ** 2, axis=0))
     critical = critical_value(correlations_of(covariance), 0.95)
-    confidence = 2 * stats.norm.cdf(critical) - 1
+    confidence = float(2 * stats.norm.cdf(critical) - 1)
     below, above = np.array([estimate.margins_at(confidence) for estimate in given]).swapaxes(0, 1)
     assert not np.allclose(below, above)
     low, high = np.where(slopes > 0, below, above), np.where(slopes > 0, above, below)
@@ -164,18 +166,20 @@ def test_trends_are_lines_of_weighted_least_squares():
     assert any("are taken as independent" in note for note in made.notes)
 
 
-def test_an_error_of_0_counts_as_a_thousandth_of_the_largest_of_its_mean():
-    values, times = np.array([[0.2, 5.0], [0.25, 1.0], [0.33, 9.0]]), [0.0, 1.0, 3.0]
-    errors = np.array([[0.01, 100.0], [0.0, 100.0], [0.01, 100.0]])
-    (of,) = (joint_of(QUERIES[:2], points) for points in campaigns(incomes(), 1_000, 1))
-    given = [
-        replace(of, values=row, covariance=np.diag(error**2))
-        for row, error in zip(values, errors, strict=True)
-    ]
-    made = trend(*given, people="different", times=times)
-    for mean, floored in ((0, [0.01, 0.01 / 1_000, 0.01]), (1, [100.0] * 3)):
-        fitted = np.polyfit(times, values[:, mean], 1, w=1 / np.array(floored))
-        assert made.values[mean] == pytest.approx(fitted[0])
+def test_few_equal_answers_hardly_move_a_trend():
+    """Two at one time, 200 at four others, of unchanging people. Control: their error of 0."""
+    (many,) = (joint_of(QUERIES[:1], points) for points in campaigns(incomes(), 200, 1))
+    at, two = np.array([0.3]), {"n": 2, "covariance": np.zeros((1, 1))}
+    given = [replace(many, values=at) for _ in range(5)]
+    given[1] = replace(many, values=np.array([1.0]), **two)
+    made = trend(*given, people="same")
+    assert 0 < abs(made.values[0]) < 0.3 * many.standard_errors[0]
+    weights = [1.0, 1_000.0, 1.0, 1.0, 1.0]
+    assert abs(np.polyfit(range(5), [0.3, 1.0, 0.3, 0.3, 0.3], 1, w=weights)[0]) > 0.1
+    # Without limits they say nothing, unless no two other times do.
+    given = [replace(each, limits=(UNLIMITED,)) for each in given]
+    assert trend(*given, people="same").values[0] == pytest.approx(0.0, abs=1e-12)
+    assert trend(*given[:2], people="same").values[0] == pytest.approx(0.7)
 
 
 def test_trends_of_shares_and_amounts_are_told_in_few_figures():

@@ -1,5 +1,6 @@
 """Trends: the change of means in a unit of time."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geoveil.analyst.results import Answer, chance_words, counted, rows_of
+from geoveil.analyst.simultaneous import confidence_at
 from geoveil.analyst.statistics.comparison import (
     Changes,
     People,
@@ -103,14 +105,17 @@ def trend(
     if t.shape != (len(estimates),) or not (np.diff(t) > 0).all():
         raise ParameterError("times", t.tolist(), f"{len(estimates)} increasing numbers")
     values = np.array([sample.values for sample in samples])
-    variances = np.array([sample.errors for sample in samples]) ** 2
-    weights = 1 / np.maximum(variances, variances.max(axis=0) * 1e-6 + 1e-300)
+    # Of the intervals: few equal answers have a variance of 0, and say little.
+    spreads = np.array([sample.margins(confidence_at(1.0)).max(axis=0) for sample in samples])
+    spreads[spreads == 0] = math.inf  # all are equal, and nothing bounds them
+    spreads[:, np.isfinite(spreads).sum(axis=0) < 2] = 1.0
+    weights = (spreads.min(axis=0) / spreads) ** 2
     middle = (weights * t[:, None]).sum(axis=0) / weights.sum(axis=0)
     away = t[:, None] - middle
     c = weights * away / (weights * away**2).sum(axis=0)  # (times, m)
     made = sums_over(samples, c[None], kind)
     mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
-    q = (weights * (values - mean - made["values"] * away) ** 2).sum(axis=0)
+    q = (((values - mean - made["values"] * away) / spreads) ** 2).sum(axis=0)
     freedom = len(t) - 2
     assumption = "independent" if kind is People.DIFFERENT else "dependent at worst"
     testable = kind is People.DIFFERENT and freedom > 0
@@ -118,7 +123,7 @@ def trend(
         labels=estimates[0].labels,
         first=values[0],
         last=values[-1],
-        of_shares=tuple(limits.means == (0.0, 1.0) for limits in estimates[0].limits),
+        of_shares=tuple(limits.estimates == (0.0, 1.0) for limits in estimates[0].limits),
         bent=np.asarray(chdtrc(freedom, q)) if testable else np.full(len(q), np.nan),
         about=(
             f"Errors of different times are taken as {assumption}.",
