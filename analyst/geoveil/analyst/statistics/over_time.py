@@ -212,7 +212,7 @@ class OverTime(Series):
             )
         raised = [p for p, flag in zip(self.periods, self.flags, strict=True) if flag == 1]
         which = f"periods {', '.join(map(str, raised))}" if raised else "no period"
-        together = "" if self.extrapolated else ", devices do not begin together"
+        together = "" if self.extrapolated else ", devices do not begin or pause together"
         return (
             f"Flagged, because they changed differently from those before: {which}; any flag in "
             f"the campaign has a probability of {self.false_alarms:.2g} at most while the mean "
