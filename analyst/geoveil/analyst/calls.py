@@ -184,11 +184,10 @@ def _limits(campaign: AttributeCampaign, shown: analyst_pb2.Estimate, of_points:
     limits, own = shown.limits, UNLIMITED
     if not of_points:
         own = campaign.limits[campaign.labels.index(shown.label)]
-    return Limits(
-        (limits.least_answer, limits.greatest_answer),
-        (limits.least_mean, limits.greatest_mean),
-        own.moments,
-        own.possible,
+    return replace(
+        own,
+        reports=(limits.least_answer, limits.greatest_answer),
+        means=(limits.least_mean, limits.greatest_mean),
     )
 
 
@@ -199,7 +198,16 @@ def _noise(
     if shown.HasField("noise_variance"):
         noise = shown.noise_variance
         return NoiseVariance(noise.value, noise.ci_low, noise.ci_high, Basis.ESTIMATED)
-    if not isinstance(campaign, ValueCampaign) or of_points:
+    if of_points:
+        return None
+    if isinstance(campaign, StatisticCampaign):
+        law = campaign.mechanisms[column].law() if campaign.extrapolated else None
+        if law is None:
+            return None
+        # The noise of (1 + r)y − ry' for r in [0, 1] has 1 to 5 times that of an answer.
+        least, most = float(law.variances[0].min()), 5 * float(law.variances[1].max())
+        return NoiseVariance(None, least, most, Basis.BOUNDED)
+    if not isinstance(campaign, ValueCampaign):
         return None
     mechanism = campaign.point_mechanism
     of_point = np.ravel(mechanism.variance(np.zeros((1, mechanism.dimension))))

@@ -146,7 +146,7 @@ class CampaignEstimates(Result):
                 low, high = (x and float(scale.from_log(x)) for x in ends[1:])
                 ends = float(scale.from_log(row.possible)), low, high
             return amount_answer(*ends, unit, rest)
-        if row.limits.means != (0.0, 1.0):
+        if row.limits.estimates != (0.0, 1.0):
             return amount_answer(*ends, "", f"is the mean of “{label}”")
         rest, hard = f"of people: {label}", row.hard
         if hard is not None:

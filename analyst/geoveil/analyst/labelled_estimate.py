@@ -89,7 +89,8 @@ def bounded_noise_variance(
         >>> round(found.low, 3), round(found.high, 3)
         (0.029, 0.119)
     """
-    law = mechanism.law()
+    # Some people's answers may be made from points, which no cap clips.
+    law = (mechanism.report_moments() if mechanism.query.nests else None) or mechanism.law()
     if law is None or law.noise is None:  # of biased noise no variance is a mean of others
         return NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
     (value, second, _), noise = law.points.T, law.variances

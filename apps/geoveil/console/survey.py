@@ -170,7 +170,7 @@ def _answers(found: CampaignEstimates, rows: Sequence[LabelledEstimate]) -> Iter
 def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
     """Yield sentences on the estimates of the three targets and on the price of privacy."""
     often = f"{100 * row.confidence:g} %"
-    is_share = row.limits.means == _SHARE
+    is_share = row.limits.estimates == _SHARE
 
     def sized(error: float) -> str:
         return f"{100 * error:.2g} % points" if is_share else cell_text(error)
@@ -299,7 +299,7 @@ def saved_part(request: GatewayRequest) -> Response:
 
 def _picture(found: CampaignEstimates) -> Markup | None:
     """Return a picture of shares or, for a recurring survey, of its first question over time."""
-    shares = {row.limits.means for row in found.estimates} == {_SHARE}
+    shares = {row.limits.estimates for row in found.estimates} == {_SHARE}
     said = [*found.sentences]
     if found.campaign.period is None or len(found.estimates) < 2:
         if not shares or len(found.estimates) > _MOST_DRAWN:

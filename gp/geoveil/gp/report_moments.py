@@ -51,9 +51,14 @@ class ReportMoments:
     def joined(self, other: ReportMoments) -> ReportMoments:
         """Return the moments in the hull of both sets of points."""
         both = (self, other)
-        laws = [moments.points[: moments.laws] for moments in both]
-        rest = [moments.points[len(own) :] for moments, own in zip(both, laws, strict=True)]
-        return ReportMoments(np.concatenate(laws + rest), sum(map(len, laws)))
+        order = [(of, slice(of.laws)) for of in both]
+        order += [(of, slice(of.laws, None)) for of in both if of.laws is not None]
+        points = [of.points[part] for of, part in order]
+        noise = None
+        if self.noise is not None and other.noise is not None:
+            noise = np.concatenate([of.variances[:, part] for of, part in order], axis=1)
+        laws = len(points[0]) + len(points[1])
+        return ReportMoments(np.concatenate(points), laws, noise, self.loose or other.loose)
 
     def third(self, mean: float, variance: float) -> tuple[float, float]:
         """Return the least and the greatest third central moment of a population's reports.

@@ -152,12 +152,14 @@ class DebiasedLaplace(QueryMechanism):
         return laplace_variance(self.query.profile, s, self.scale, float(self._undo))
 
     def law(self) -> ReportMoments:
-        limits = self.query.attained_range
-        return law_of_profile(self.query.profile, self.scale, float(self._undo), limits)
+        return self._law(self.query.attained_range)
 
     def report_moments(self) -> ReportMoments:
+        return self._law()
+
+    def _law(self, *limits: tuple[float, float]) -> ReportMoments:
         query = self.query.unclipped
-        law = law_of_profile(query.profile, self.scale, float(self._undo))
+        law = law_of_profile(query.profile, self.scale, float(self._undo), *limits)
         if not isinstance(query, Range):
             return law
         # Some people's answers may be made from points, where noise can cross the whole range.
