@@ -58,7 +58,16 @@ from geoveil.analyst.questions import AnalystQuestion
 from geoveil.analyst.report import Record, comparison_report, plan_report
 from geoveil.analyst.request import PlanRequest
 from geoveil.campaign import AttributeCampaign
-from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Query, lazy, validation
+from geoveil.gp import (
+    DebiasedLaplace,
+    GeoPrivacy,
+    ParameterError,
+    PlanarLaplace,
+    Query,
+    UnsupportedError,
+    lazy,
+    validation,
+)
 
 
 class PlanOutcome(ABC):
@@ -272,27 +281,27 @@ def planned_periods(
     if not isinstance(planned, PlannedQuestion):
         raise ParameterError("periods", periods, "left out unless there is one question")
     query, request, n = planned.result.choice.query, planned.request, planned.result.n
-    if not isinstance(query, Query) or request.prior.dimension != 1 or not query.nests:
-        raise ParameterError(
-            "periods", periods, "left out: no perturbed number answers this question"
-        )
+    privacy, prior = request.privacy, request.prior
+    try:
+        if not isinstance(query, Query) or prior.dimension != 1 or not query.nests:
+            raise UnsupportedError("no perturbed number answers it")
+        kept = PlanarLaplace(privacy, 1).estimator(query, debias=True)
+    except UnsupportedError:
+        expected = "left out: no perturbed number answers this question through its mechanism"
+        raise ParameterError("periods", periods, expected) from None
     validation.require_count("periods", periods, 2, _MOST)
     validation.between("drift", drift, -1, 1)
-    privacy = request.privacy
-
-    def noise(epsilon: float) -> float:
-        point = PlanarLaplace(GeoPrivacy(epsilon, privacy.per, privacy.unit), 1)
-        variance = point.estimator(query, debias=True).variance
-        return request.prior.expectation(variance) / n
-
-    fresh, split = noise(privacy.epsilon), noise(privacy.epsilon / periods)
+    # Noise is added to a number that is kept, and to the distance for an answer of its own.
+    rates = [GeoPrivacy(privacy.epsilon / k, privacy.per, privacy.unit) for k in (1, periods)]
+    noise = kept.variance, *(DebiasedLaplace(query, rate).variance for rate in rates)
+    read, fresh, split = (prior.expectation(variance) / n for variance in noise)
     # Devices answer once a period, so that ages of readings are 0 to k − 1 periods, equally often.
     ages = np.arange(periods) / periods
     delay = periods * float(ages.mean())
     moved = (drift * delay) ** 2
-    extrapolated = fresh * float(((1 + ages) ** 2 + ages**2).mean())
+    extrapolated = read * float(((1 + ages) ** 2 + ages**2).mean())
     ways = [
-        ("one reading, carried", privacy.epsilon, fresh + moved),
+        ("one reading, carried", privacy.epsilon, read + moved),
         ("one reading, extrapolated", privacy.epsilon, extrapolated),
         ("split", privacy.epsilon, split),
         ("fresh", privacy.epsilon * periods, fresh),
@@ -305,8 +314,8 @@ def planned_periods(
             {"way": name, "epsilon": epsilon, "error": math.sqrt(square)}
             for name, epsilon, square in ways
         ],
-        "drift_carried": math.sqrt(extrapolated - fresh) / delay,
-        "drift_split": math.sqrt(max(split - fresh, 0.0)) / delay,
+        "drift_carried": math.sqrt(extrapolated - read) / delay,
+        "drift_split": math.sqrt(max(split - read, 0.0)) / delay,
     }
 
 
