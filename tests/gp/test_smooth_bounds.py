@@ -26,6 +26,8 @@ from geoveil.gp import (
 )
 from geoveil.gp.exact import BALL
 from geoveil.gp.mechanisms.approximate import ApproximateLaplace
+from geoveil.gp.queries.profiles import Profile, enclosed
+from geoveil.gp.smooth import hockey_stick as search
 from geoveil.gp.smooth.chords import outspread
 from geoveil.gp.smooth.growth import Smoothness
 from tests.gp.test_approximate import hockey_stick
@@ -187,6 +189,43 @@ def line_points(profile: Any, beta: float, reach: float, rng: Any, count: int = 
     if reach < math.inf:
         x = np.concatenate([x, x[::2] + reach * (1 - 1e-12)])
     return np.unique(np.maximum(x, 0.0) if getattr(profile, "ray", False) else x)
+
+
+def shaky(u: Any, ops: Any) -> Any:
+    return (u + 2**33) - 2**33
+
+
+def test_the_search_takes_a_formula_from_bounds():
+    """φ(u) = u, which float64 rounds to multiples of 2^-19, as is permitted. Control: float64."""
+    profile = FormulaProfile(shaky, scale=1.0, extent=1.0)
+    u = np.random.default_rng(3).uniform(-1, 1, 300)
+    low, high = profile.value_bounds(u)
+    unsure = search._unsure(profile)
+    assert np.all((low - unsure <= u) & (u <= high + unsure))
+    assert np.all(high - low <= 1e-9)
+    assert np.abs(profile.value(u) - u).max() > 1e4 * unsure
+
+
+def two_steps(u: Any, ops: Any) -> Any:
+    return 1 / (1 + ops.exp(-u)) + ops.constant(0.3) / (1 + ops.exp(-10 * (u - 8)))
+
+
+@pytest.mark.deep
+def test_pairs_beyond_the_band_count(monkeypatch):
+    """As if φ settled at 30 % of its range. Control: as if it did not vary beyond."""
+    monkeypatch.setattr(enclosed, "_SETTLED", 0.3)
+    query = Linear(FormulaProfile(two_steps, scale=1.0, extent=12.0), 1.0)
+    privacy, x = GeoPrivacy(0.3, per=1.0, delta=1e-9), np.linspace(-20, 20, 401)
+    assert query.profile.band[1] < 3
+
+    def most() -> float:
+        search.largest_eta.cache_clear()
+        mechanism = ApproximateLaplace(query, privacy, beta=0.27 / math.log(1e9))
+        return used(mechanism, np.sqrt(mechanism.variance(x) / 2), x)
+
+    assert most() <= 1
+    monkeypatch.setattr(FormulaProfile, "tails", Profile.tails)
+    assert most() > 50
 
 
 @pytest.mark.deep(keep=0)

@@ -101,7 +101,7 @@ def enclosed_on(tape: Tape, low: float, high: float) -> tuple[tuple[float, float
     """Return bounds of φ, φ' and φ'' for u in [low, high]."""
     with working_precision(_PRECISION):
         enclosed, _ = enclosure(tape, arb(low).union(arb(high)))
-        return tuple(map(_bounds, _parts(enclosed)))
+        return tuple(map(bounds_of, _parts(enclosed)))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -208,7 +208,7 @@ class _Search:
 
     def _near_attained(self, j: Jet) -> bool:
         """Return whether the values of a cell are nearly attained, if cells are to be fine."""
-        low, high = _bounds(j.value)
+        low, high = bounds_of(j.value)
         stray = max(self._least - low, high - self._most)
         return not self._fine or stray <= _STRAY * (self._most - self._least)
 
@@ -216,7 +216,7 @@ class _Search:
         self, found: list[tuple[float, float, Jet]], knots: list[tuple[float, float]]
     ) -> SlopeCells:
         value, slope, curvature = (
-            np.array([_bounds(part) for part in parts]).T
+            np.array([bounds_of(part) for part in parts]).T
             for parts in zip(*(_parts(j) for _, _, j in found), strict=True)
         )
         steepest = max(_steepest(j) for _, _, j in found)
@@ -273,7 +273,7 @@ def _gentlest(j: Jet) -> float:
     return float(j.slope.abs_lower()) * (1 - 1e-15) if j.slope.is_finite() else 0.0
 
 
-def _bounds(ball: arb) -> tuple[float, float]:
+def bounds_of(ball: arb) -> tuple[float, float]:
     """Return doubles below and above all of a ball."""
     if not ball.is_finite():
         return -math.inf, math.inf

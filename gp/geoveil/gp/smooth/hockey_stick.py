@@ -13,7 +13,6 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.queries.profiles.base import Profile
 from geoveil.gp.smooth.frontier import Frontier
@@ -46,10 +45,8 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
     if everywhere is None:
         return 0.0
     far = _FAR * (profile.band[1] - profile.band[0] + 1 / slope)
-    farthest = rate
-    if reach > far:
-        farthest = _beyond(far, profile, rate, delta, reach, beta)
     pairs = _Pairs(profile, rate, delta, reach, beta)
+    farthest = pairs.beyond(far) if reach > far else rate
     level = _level_within(profile, min(far, reach), rate, delta, reach, slope)
     best = everywhere
     for share in _NEAR:
@@ -58,7 +55,7 @@ def largest_eta(profile: Profile, rate: float, delta: float, reach: float, beta:
         if near <= level:
             near = level
             nearest = rate
-        least = min(nearest, farthest)
+        least = min(nearest, farthest, pairs.aside(near, everywhere))
         if near < reach:
             least = pairs.least(near, min(far, reach), least) or 0.0
         best = max(best, least)
@@ -77,7 +74,9 @@ def _log_h(t: Array) -> Array:
 def _unsure(profile: Profile) -> float:
     """Return how far the difference of two values may be off."""
     low, high = profile.bounds
-    return _ROUNDING * (high - low) + _OF_VALUES * max(abs(low), abs(high))
+    farthest = np.abs(profile.band).max() + profile.tails[0].max()  # where distances are rounded
+    largest = max(abs(low), abs(high), profile.lipschitz * farthest)
+    return float(_ROUNDING * (high - low) + _OF_VALUES * largest)
 
 
 def _tail_limit(ratio: Array, t: Array, rate: float, delta: float) -> Array:
@@ -117,34 +116,6 @@ def _level_within(
     return float(distances[enough].max(initial=0.0))
 
 
-def _beyond(
-    far: float, profile: Profile, rate: float, delta: float, reach: float, beta: Fraction
-) -> float:
-    """Return an η for pairs farther than `far` apart, on different sides of where f varies.
-
-    They are g apart, and x' at most g + W from each place where f varies: b' is at least what
-    smoothness and, for Λ = ∞, a chord say. c/t and t/D increase with g, so g = `far` decides. h(t)
-    increases, too, up to h(βΛ).
-    """
-    first, last = profile.band
-    span = float(np.ptp(profile.bounds))
-    nodes = np.linspace(first, last, 65)
-    bounds = np.asarray(profile.noise_bound(nodes, Smoothness(beta, LINEAR, reach)))
-    peak = float(bounds.max())
-    way = far + last - first
-    least = peak / (1 + float(beta) * way)
-    if reach == math.inf:
-        values = np.asarray(profile.value(nodes, FLOAT))
-        rise = min(float(np.abs(values - limit).max()) for limit in profile.limits)
-        least = max(least, (rise - _unsure(profile)) / way)
-    t = min(float(beta) * far, _MOST_ABOVE * profile.lipschitz / least - 1)
-    largest = np.asarray(float(beta) * reach)
-    limit = float(_tail_limit(np.asarray(t / far), largest, rate, delta))
-    tails = limit * far * least / span
-    pure = (rate * far - math.log1p(float(beta) * far)) * peak / span
-    return min(tails, pure) if tails > 0 and pure > 0 else 0.0  # 0 for NaN
-
-
 class _Pairs:
     """The pairs of a profile, and the least limit over them."""
 
@@ -157,12 +128,46 @@ class _Pairs:
         self._smoothness = Smoothness(beta, LINEAR, reach)
         self._slope = float(beta)
         self._unsure = _unsure(profile)
+        self._span = float(np.ptp(profile.bounds))
+        self._nodes = np.linspace(*profile.band, 65)
+        self._peak = float(self._bound(self._nodes).max())
+
+    def beyond(self, far: float) -> float:
+        """Return an η for pairs farther than `far` apart, on different sides of where f varies.
+
+        They are g apart, and x' at most g + W from each place where f varies: b' is at least what
+        smoothness and, for Λ = ∞, a chord say. c/t and t/D increase with g, so g = `far` decides.
+        h(t) increases, too, up to h(βΛ).
+        """
+        reach = self._smoothness.reach
+        way = far + self._nodes[-1] - self._nodes[0]
+        least = self._peak / (1 + self._slope * way)
+        if reach == math.inf:
+            low, high = self._profile.value_bounds(np.append([-math.inf, math.inf], self._nodes))
+            rise = np.maximum(low[2:].max() - high[:2], low[:2] - high[2:].min()).min()
+            least = max(least, (rise - self._profile.tails[1].max() - self._unsure) / way)
+        t = min(self._slope * far, _MOST_ABOVE * self._profile.lipschitz / least - 1)
+        largest = np.asarray(self._slope * reach)
+        limit = float(_tail_limit(np.asarray(t / far), largest, self._rate, self._delta))
+        tails = limit * far * least / self._span
+        pure = (self._rate * far - math.log1p(self._slope * far)) * self._peak / self._span
+        return min(tails, pure) if tails > 0 and pure > 0 else 0.0  # 0 for NaN
+
+    def aside(self, near: float, everywhere: float) -> float:
+        """Return an η for pairs on one side of the band, at least `near` apart.
+
+        `everywhere` is one for D ≤ d, so a multiple of it for a share of d. If x is up to z from
+        the peak of B then x' is up to z + d, and b' is at least what smoothness says.
+        """
+        distance, change = self._profile.tails
+        share = change * ((1 + self._slope * distance) / near + self._slope) / self._peak
+        return everywhere / float(share.max()) if share.any() else self._rate
 
     def least(self, near: float, far: float, lowest: float) -> float | None:
         """Return a lower bound of the limits of pairs from `near` to `far` apart, at most `lowest`.
 
-        Pairs on one side of the band have D = 0, and t ≤ βΛ. Others meet the cells. On a ray those
-        at one angle suffice: other pairs at the same two distances are farther apart.
+        Except those on one side of the band: see `aside`. On a ray pairs at one angle suffice:
+        others at the same two distances are farther apart.
         """
         cells = self._first_cells(near, far)
         least, seen = lowest, 0
@@ -211,13 +216,12 @@ class _Pairs:
         s, gap = (start + end) / 2, (shortest + longest) / 2
         way = (end - start) / 2
         other_way = way + (longest - shortest) / 2
-        value, bound = np.asarray(self._profile.value(s, FLOAT)), self._bound(s)
-        other, other_bound = np.asarray(self._profile.value(s + gap, FLOAT)), self._bound(s + gap)
-        change = np.abs(value - other)
+        value, bound = self._profile.value_bounds(s), self._bound(s)
+        other, other_bound = self._profile.value_bounds(s + gap), self._bound(s + gap)
+        change = np.maximum(value[1] - other[0], other[1] - value[0])
         middle = self._limit(change, (bound, bound), (other_bound, other_bound), gap, gap)
         most = change + bound * way + other_bound * other_way
-        span = float(np.ptp(self._profile.bounds))
-        most = np.minimum(most, span) + self._unsure
+        most = np.minimum(most, self._span) + self._unsure
         factor, other_factor = 1 + self._slope * way, 1 + self._slope * other_way
         low = self._limit(
             most,

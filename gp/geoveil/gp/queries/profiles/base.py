@@ -44,6 +44,15 @@ class Profile(ABC):
         return self.breakpoints[0], self.breakpoints[-1]
 
     @property
+    def tails(self) -> tuple[Array, Array]:
+        """How φ may vary beyond the band: distances (m,) and changes (m,).
+
+        Each point there is at most one of the distances from the band's other end, and φ changes
+        by at most the change that belongs to it from that point to any farther out.
+        """
+        return np.zeros(1), np.zeros(1)
+
+    @property
     def settled(self) -> tuple[float, float]:
         """The distances that a `Cap` must leave unclipped, so that answers do not change."""
         return self.breakpoints[0], self.breakpoints[-1]
@@ -70,6 +79,10 @@ class Profile(ABC):
     @abstractmethod
     def value(self, s: Real, ops: Arithmetic = FLOAT) -> Real:
         """Return φ(s)."""
+
+    def value_bounds(self, s: Array) -> Array:
+        """Return bounds of φ, (2, *s.shape), but for the rounding of float64."""
+        return np.stack([np.asarray(self.value(s))] * 2)
 
     def frontier(self, growth: str, reach: float) -> Frontier:
         """Return the frontier of rates of f and B; the rectangle is valid for all profiles."""

@@ -88,6 +88,16 @@ class EnclosedProfile(Profile):
         return low * self.scale, high * self.scale
 
     @property
+    def tails(self) -> tuple[Array, Array]:
+        cells = self._cells
+        first, last = settled(cells)
+        low, high = cells.edges[:-1], cells.edges[1:]
+        left, right = (np.abs(cells.value - limit).max(axis=0) for limit in cells.limits)
+        left = np.maximum.accumulate(left) * (high <= first)
+        right = np.maximum.accumulate(right[::-1])[::-1] * (low >= last)
+        return np.maximum(last - low, high - first) * self.scale, 2 * np.maximum(left, right)
+
+    @property
     def limits(self) -> tuple[float, float]:
         low, high = self._cells.limits
         return (high, high) if self.ray else (low, high)

@@ -17,7 +17,7 @@ from geoveil.gp.errors import GeoVeilError, ParameterError
 from geoveil.gp.exact import BALL, working_precision
 from geoveil.gp.queries.profiles.enclosed import EnclosedProfile
 from geoveil.gp.reprs import ReprByArguments
-from geoveil.gp.smooth.cells import SlopeCells, enclose, enclosed_on, exactly
+from geoveil.gp.smooth.cells import SlopeCells, bounds_of, enclose, enclosed_on, exactly
 from geoveil.gp.smooth.jet import FLOAT_JETS, Jet, enclosure, jet
 from geoveil.gp.smooth.tape import Formula, Tape, recorded
 
@@ -89,8 +89,8 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
         inside = cells.edges[:-1] + np.diff(cells.edges) * _WITHIN
         u = np.concatenate([cells.edges, inside])
         value = np.broadcast_to(np.asarray(self._at(u, FLOAT), dtype=np.float64), u.shape)
-        with working_precision(_PRECISION):
-            exact = [float(self._tape(BALL.private(u), BALL).mid()) for u in cells.edges]
+        with np.errstate(invalid="ignore"):  # NaN if there are no bounds
+            exact = _at_edges(self._tape, cells).mean(axis=0)
         low, high = (np.append(exact, bounds) for bounds in cells.value)
         error = np.maximum(low - value, value - high)
         wrong = ~(error <= _FLOAT_ERROR * np.ptp(exact))
@@ -122,6 +122,17 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
         with np.errstate(all="ignore"):
             return self._tape(u, ops)
 
+    def value_bounds(self, s: Array) -> Array:
+        """Return bounds from the values at both ends of a cell, and its slopes."""
+        cells = self._cells
+        u = np.asarray(self._inside(s / self.scale, FLOAT))
+        i = np.clip(np.searchsorted(cells.edges, u) - 1, 0, len(cells.steepest) - 1)
+        ends, (least, most) = _at_edges(self._tape, cells), cells.slope[:, i]
+        before, after = u - cells.edges[i], cells.edges[i + 1] - u
+        low = np.maximum(ends[0, i] + least * before, ends[0, i + 1] - most * after)
+        high = np.minimum(ends[1, i] + most * before, ends[1, i + 1] - least * after)
+        return np.stack([low, high])
+
     def _enclosure(self, low: float, high: float) -> tuple[tuple[float, float], ...]:
         return enclosed_on(self._tape, low, high)
 
@@ -149,3 +160,10 @@ class FormulaProfile(ReprByArguments, EnclosedProfile):
 
 
 _enclosed = lru_cache(maxsize=64)(enclose)
+
+
+@lru_cache(maxsize=64)
+def _at_edges(tape: Tape, cells: SlopeCells) -> Array:
+    """Return bounds of φ at the edges of its cells, (2, n + 1)."""
+    with working_precision(_PRECISION):
+        return np.array([bounds_of(tape(BALL.private(u), BALL)) for u in cells.edges]).T

@@ -48,6 +48,10 @@ class Gaussian(ClosedFormProfile):
         return (-10 * self.bandwidth, 10 * self.bandwidth)
 
     @property
+    def tails(self) -> tuple[Array, Array]:
+        return np.array([20 * self.bandwidth]), np.array([1e-21])  # farther out it falls faster
+
+    @property
     def settled(self) -> tuple[float, float]:
         """The distance at which the bell is 0.001, a tenth of the smallest mean of interest."""
         return (-_FAINT * self.bandwidth, _FAINT * self.bandwidth)
