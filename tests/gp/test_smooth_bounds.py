@@ -162,8 +162,8 @@ def test_a_line_that_is_taken_for_a_ray_is_no_bound(start, reach):
 def test_no_distance_of_a_line_is_that_of_a_ray():
     with pytest.raises(ParameterError, match="profile"):
         Linear(taxes().on_ray(), direction=1.0)
-    assert Radial(taxes(), center=0.0).profile.ray
-    assert not Linear(taxes(), direction=1.0).profile.ray
+    assert Radial(taxes(), center=0.0).profile == taxes().on_ray() != taxes()
+    assert Linear(taxes(), direction=1.0).profile == taxes()
 
 
 def released(mechanism: ApproximateLaplace, x: Array) -> Array:
