@@ -286,7 +286,8 @@ class OnAGrid(Lumped):
         return np.where(possible, np.log(np.tanh(1 / 16)) + mixed, -np.inf)
 
 
-@pytest.mark.parametrize("kind", [Clamped, OnAGrid])
+@pytest.mark.deep(keep=1, rest=1)
+@pytest.mark.parametrize("kind", [OnAGrid, Clamped])
 def test_with_a_slack_the_probabilities_of_single_values_are_added(kind):
     """In every row: 1.1 of the scale suffices, for rounding too; 0.7 of it costs at most 1.07/0.7.
 

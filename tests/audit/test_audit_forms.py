@@ -42,6 +42,7 @@ class QuieterInOneField(FormReport):
         return reports
 
 
+@pytest.mark.deep
 def test_a_fault_in_any_one_field_is_caught_from_reports_alone():
     """Only the first number was looked at; the control is the row of the catalogue."""
     for report, caught in ((QuieterInOneField(), True), (FormReport(), False)):
@@ -69,6 +70,7 @@ def noise_used_twice(prepared, source):
     return [age, mood, rents, age + round(prepared[3] / steps[3]) - round(prepared[0] / steps[0])]
 
 
+@pytest.mark.deep(keep=3, rest=2)
 @pytest.mark.parametrize(
     ("release", "agrees"),
     [

@@ -104,12 +104,19 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-TAKE_LONG = {"equal pieces", "pieces of nothing", "steep edge"}
+TAKE_LONG = {
+    "equal pieces",
+    "pieces of nothing",
+    "steep edge",
+    "pole",
+    "power of a negative, computed",
+    "root of a negative",
+}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.deep(rest=3)] if n in TAKE_LONG else []) for n in REFUSED],
+    [pytest.param(n, marks=[pytest.mark.deep(rest=4)] if n in TAKE_LONG else []) for n in REFUSED],
 )
 def test_refused(name):
     """In words that say what is wrong, and with no warning of NumPy."""

@@ -360,7 +360,8 @@ def test_the_depth_of_a_strip_is_known_to_one_in_a_hundred(long, monkeypatch):
     polygon._deepest.cache_clear()
 
 
-@pytest.mark.parametrize("shape", ["straight", "hook", "branch"])
+@pytest.mark.deep(keep=1, rest=1)
+@pytest.mark.parametrize("shape", ["hook", "straight", "branch"])
 def test_the_depth_of_a_very_long_region_is_known_to_one_in_a_hundred(shape, monkeypatch):
     """A strip of the width 1; two that meet, deepest in the corner; and one that leaves another.
 

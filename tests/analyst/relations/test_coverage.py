@@ -157,6 +157,7 @@ def test_products_hold_where_a_few_are_at_the_end_of_a_range() -> None:
     assert held >= 350 > held_by_means
 
 
+@pytest.mark.deep
 def test_coefficients_of_options_hold_where_a_few_are_at_the_end_of_a_range() -> None:
     """One in 50 has 1, the others 0, whatever the option, which half of 400 people have.
 

@@ -86,6 +86,7 @@ def test_inequality_counts_whom_nobody_met():
         assert any("all people with values from 0 to 1e+07" in note for note in sure.notes)
 
 
+@pytest.mark.deep
 def test_a_few_far_beyond_the_others_are_counted(monkeypatch):
     """Ten of 10,000 at 9,000,000: noise brings the share between to 0 in some campaigns.
 
