@@ -298,7 +298,10 @@ class QueryMechanism(Mechanism[int]):
 
     @property
     def largest_variance(self) -> float:
-        """The largest variance of a report at any point, at most 5 % too high; may be infinite."""
+        """The largest variance of a report at any point, at most 5 % too high; may be infinite.
+
+        Reports made from a perturbed number are included: see `DebiasedLaplace.answer`.
+        """
         law = self.law()
         return math.inf if law is None or law.noise is None else float(law.variances[1].max())
 
