@@ -166,13 +166,13 @@ class Limits(ReprByArguments):
         ends = self.reports if self.bounded else self.unseen
         if not -math.inf < ends[0] < mean < ends[1] < math.inf:
             return 0.0, 0.0
-        low, high = (
-            -_third_moment(variance, mean - ends[0]),
-            _third_moment(variance, ends[1] - mean),
-        )
-        if low > high:  # by rounding; or noise beyond the ends, of which they say nothing
-            low = high = (low + high) / 2 if self.bounded else 0.0
-        return low, high
+        below, above = mean - ends[0], ends[1] - mean
+        if not self.bounded:  # symmetric noise may be any part of the variance
+            least, most = (min(variance, below * above, d * d / 2) for d in (below, above))
+            return -_third_moment(least, below), _third_moment(most, above)
+        low, high = -_third_moment(variance, below), _third_moment(variance, above)
+        middle = (low + high) / 2  # of both, where rounding exchanges them
+        return min(low, middle), max(high, middle)
 
 
 def _third_moment(variance: float, distance: float) -> float:
