@@ -193,8 +193,11 @@ def test_models_that_allow_for_nobody_far_out_say_so() -> None:
     mean = Estimand(lambda x, theta: [x["income"] - theta[0]], ["income"], {"mean": (0, 500)})
     assumed = "nobody is so far out"
     assert assumed in str(reports.ask(mean))
-    assert assumed in str(reports.ask(Regression("income", ["rents"], "median")))
-    assert assumed not in str(reports.ask(Regression("income", ["rents"])))
+    medians = reports.ask(Regression("income", ["rents"], "median"))
+    for made, says in ((medians, True), (reports.ask(Regression("income", ["rents"])), False)):
+        assert (assumed in str(made)) is (assumed in str(made.predict({}))) is says
+    without = reports.ask(Regression("age", ["rents"]))
+    assert "No public range bounds age" in str(without.predict({}))
 
 
 def _correlation(reports: FormReports) -> Ends:

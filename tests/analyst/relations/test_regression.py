@@ -77,7 +77,7 @@ def test_a_form_in_the_clear_has_the_summary_of_statsmodels(
 ) -> None:
     values = people()
     reports, x = asked(values, clear=True), covariates(values)
-    weights = np.random.default_rng(3).uniform(0.5, 3.0, N) if weighted else np.ones(N)
+    weights: Any = np.random.default_rng(3).uniform(0.5, 3.0, N) if weighted else np.ones(N)
     made = reports.ask(Regression(y, ON, model, errors="HC0"), weights=weights)
     assert made.names == (
         "constant", "rents: o1", "rents: o2", "age", "mood", "rides: o0",
@@ -99,6 +99,25 @@ def test_a_form_in_the_clear_has_the_summary_of_statsmodels(
     assert first_option["estimate"] == pytest.approx(float(of_both[1]), rel=1e-9)
     assert row["ci_low"] < row["estimate"] < row["ci_high"]
     assert row["people"] == "age 30, rents o1, mood 2"
+
+
+@pytest.mark.parametrize("of", [0, 1])
+def test_predictions_of_a_group_have_the_interval_of_its_coefficient(of: int) -> None:
+    """Of 1 in 25 people with 1. Control: a margin without skewness."""
+    rng = np.random.default_rng(6)
+    campaign = form(number("last", 0.02, least=0.0, most=1.0), choice("rents", 2, None))
+    answers = [(rng.random(400) < 0.04).astype(float), rng.integers(0, 2, 400)]
+    reports = reported(campaign, answers, rng)
+    group = f"o{of}"
+    # The constant is the mean of those for whom the only covariate is 0.
+    other = reports.ask(Regression("last", [Option("rents", f"o{1 - of}")]), 0.99)
+    made = reports.ask(Regression("last", ["rents"]), 0.99)
+    (row,) = made.predict({"rents": group}).rows()
+    for end in ("ci_low", "estimate", "ci_high", "standard_error"):
+        assert row[end] == pytest.approx(other.rows()[0][end], rel=1e-9)
+    sums, none = np.array([[1.0, of]]), np.zeros(1)
+    _, above = made.margins_of(sums, other.degrees[:1], none, 0.99)
+    assert row["ci_high"] - row["estimate"] > 1.05 * above[0]
 
 
 def test_squares_and_interactions_are_equations_of_ones_own() -> None:

@@ -333,6 +333,7 @@ class Estimand(FormStatistic[ParameterEstimates]):
             covariance=errors.covariance,
             degrees=errors.degrees,
             skewness=errors.skewness,
+            influence=errors.influence,
             farthest=None,
             largest=float(w.max() / w.sum()),
             confidence=confidence,

@@ -30,6 +30,7 @@ from geoveil.analyst.relations.solving import (
     ParameterEstimates,
     Root,
     sandwich,
+    shape_of,
     solve,
 )
 from geoveil.analyst.relations.terms import (
@@ -66,9 +67,11 @@ class Predictions(Series):
     """A regression's predictions for people with given covariates, with intervals."""
 
     coverage = (
-        "Each interval covers the {of.parameter} of such people at {of.percent}, by itself; "
-        "individuals vary more."
+        "Each interval covers the {of.parameter} of such people at {of.percent} by "
+        "itself{of.assumed}; individuals vary more."
     )
+    assumed: str
+    """The condition under which intervals cover, as the end of a clause."""
     label: str
     """The regression."""
     parameter: str
@@ -117,8 +120,7 @@ class RegressionEstimates(ParameterEstimates):
         design = np.stack([self._covariates(person) for person in people])
         index = design @ self.values
         errors = np.sqrt(np.einsum("np,pq,nq->n", design, self.covariance, design))
-        degrees = np.full(len(design), self.degrees.min())
-        below, above = self.margins_of(design, degrees, 0 * degrees, self.confidence)
+        below, above = self.margins_of(design, *shape_of(self.influence, design), self.confidence)
         low, value, high = index - below, index, index + above
         if self.model == "logistic":
             low, value, high = expit(low), expit(value), expit(high)
@@ -129,7 +131,9 @@ class RegressionEstimates(ParameterEstimates):
         return Predictions(
             label=self.label,
             parameter="median" if self.model == "median" else "mean",
+            assumed=self.assumed,
             **self.common,
+            about=self.about,
             labels=tuple(", ".join(f"{k} {v}" for k, v in person.items()) for person in people),
             values=value,
             standard_errors=errors,
@@ -232,6 +236,7 @@ class Regression(FormStatistic[RegressionEstimates]):
             covariance=errors.covariance[np.ix_(places, places)],
             degrees=errors.degrees[places],
             skewness=errors.skewness[places],
+            influence=errors.influence[:, places],
             farthest=farthest and replace(farthest, pull=farthest.pull[places]),
             largest=float(w.max() / w.sum()),
             confidence=confidence,

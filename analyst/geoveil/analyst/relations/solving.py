@@ -1,7 +1,7 @@
 """Roots of corrected estimating equations, with sandwich errors, and their summary [MATH §16]."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -45,6 +45,8 @@ class Root(NamedTuple):
 class Errors(NamedTuple):
     """The errors of parameters."""
 
+    influence: Array
+    """How far each report moves each parameter, as their errors count it, (n, parameters)."""
     covariance: Array
     degrees: Array
     """Degrees of freedom of each parameter's variance, after Satterthwaite."""
@@ -105,24 +107,27 @@ def sandwich(influence: Array, weights: Array, design: Array | None = None) -> E
         influence: of reports, (n, parameters).
         design: covariates of reports, whose leverages give HC3 errors; None for HC0.
     """
-    p = influence.shape[1]
-    covariance, powers = np.zeros((p, p)), np.zeros((3, p))
-    inverse = None if design is None else np.linalg.inv((design.T * weights) @ design)
+    if design is not None:
+        inverse = np.linalg.inv((design.T * weights) @ design)
+        leverage = weights * ((design @ inverse) * design).sum(axis=1)
+        influence = influence / (1 - np.minimum(leverage, _MOST_LEVERAGE))[:, None]
+    shape = shape_of(influence, np.eye(influence.shape[1]))
+    return Errors(influence, influence.T @ influence, *shape)
+
+
+def shape_of(influence: Array, sums: Array) -> tuple[Array, Array]:
+    """Return degrees of freedom and the skewness of the errors of sums of parameters."""
+    powers = np.zeros((3, len(sums)))
     for start in range(0, len(influence), _AT_ONCE):
-        rows = slice(start, start + _AT_ONCE)
-        part = influence[rows]
-        if design is not None and inverse is not None:
-            leverage = weights[rows] * ((design[rows] @ inverse) * design[rows]).sum(axis=1)
-            part = part / (1 - np.minimum(leverage, _MOST_LEVERAGE))[:, None]
+        part = influence[start : start + _AT_ONCE] @ sums.T
         square = np.square(part)
-        covariance += part.T @ part
         powers += [of.sum(axis=0) for of in (square, square * part, np.square(square))]
     total, third, fourth = powers
     spread = np.maximum(fourth - total**2 / len(influence), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         degrees = np.maximum(2 * total**2 / spread, 1.0)
         skewness = np.nan_to_num(third / total**1.5)
-    return Errors(covariance, degrees, skewness)
+    return degrees, skewness
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,6 +141,8 @@ class ParameterEstimates(Correlated):
     """Degrees of freedom of the standard errors, after Satterthwaite."""
     skewness: Array
     """Skewness of each parameter's error."""
+    influence: Array = field(repr=False)
+    """How far each report moves each parameter, as their errors count it, (n, parameters)."""
     farthest: Callable[[Array], Array] | None
     """Sums of parameters, (sums, parameters) → how far down and up a person outside the sample
     could move them, (2, sums); None without a bound."""
