@@ -90,11 +90,16 @@ def two_sided(values: Array, margins: Callable[[float], Array]) -> Array:
 
 def scores_of(values: Array, margins: Callable[[float], Array]) -> Array:
     """Return the normal quantile at whose confidence each interval reaches 0; see `two_sided`."""
-    sizes = np.abs(values)
-    reaches = np.array([np.where(values > 0, *margins(confidence_at(z))) for z in _QUANTILES])
-    scores = [np.interp(v, r, _QUANTILES) for v, r in zip(sizes, reaches.T, strict=True)]
+    sizes, reaches = np.abs(values), list[Array]()
+    for z in _QUANTILES:
+        below, above = margins(confidence_at(z))
+        reaches.append(np.where(values > 0, below, above))
+        if (reaches[-1] >= sizes).all():  # as farther ends decide nothing
+            break
+    nodes = _QUANTILES[: len(reaches)]
+    scores = [np.interp(v, r, nodes) for v, *r in zip(sizes, *reaches, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        beyond = sizes / reaches[-1] * _QUANTILES[-1]
+        beyond = sizes / reaches[-1] * nodes[-1]
     return np.where(sizes > 0, np.where(sizes > reaches[-1], beyond, scores), 0.0)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoveil.analyst.simultaneous import correlations_of, critical_value
+from geoveil.analyst.simultaneous import correlations_of, critical_value, scores_of
 from geoveil.analyst.statistics.comparison import compare, holm
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.trends import trend
@@ -100,6 +100,20 @@ def test_differences_do_not_collapse_where_hardly_anybody_is():
     assert made.low[0] < 0 < made.high[0]
     assert made.adjusted.tolist() == [1]
     assert truth(rare, poor())[0] < made.high[0]
+
+
+@pytest.mark.parametrize(("farthest", "most"), [(2.1, 10), (9.3, 31)])
+def test_scores_take_only_the_margins_that_reach_the_values(farthest, most):
+    """Margins are normal ones, 0.1 wide; those of curves by group take 0.2 s at each confidence."""
+    asked = []
+
+    def margins(confidence):
+        asked.append(confidence)
+        return np.full((2, 3), 0.1 * stats.norm.ppf((1 + confidence) / 2))
+
+    scores = scores_of(np.array([0.1, -0.1 * farthest, 0.0]), margins)
+    assert scores == pytest.approx([1, farthest, 0], abs=1e-3)
+    assert len(asked) == most
 
 
 def test_holm_is_the_rule_by_its_definition():

@@ -8,6 +8,7 @@ the estimates: a contrast c has the variance cᵀCc.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -152,16 +153,18 @@ def ratios_within(
     if not low <= 0 <= high:
         start, least = ratio.value, -math.inf
     step = max(ratio.standard_error, abs(ratio.value) * 1e-3, 1e-9)
+    first = step * max(critical_value_of_one(ratio.confidence), 1.0)
 
     def end(sign: int) -> float:
         side = int((sign > 0) == falls)
 
+        @cache
         def left(away: float) -> float:
             """Return how far 0 is from the contrast's end; negative if r is outside."""
             bound = contrast(start + sign * away)[side]
             return bound if side else -bound
 
-        inside, outside = 0.0, step
+        inside, outside = 0.0, first
         for _ in range(_MOST_DOUBLED):
             if sign < 0 and start - outside < least:
                 outside = start - least
