@@ -171,3 +171,4 @@ def test_extrapolated_shares_are_told_as_shares():
     answered, trend = map(str, found.sentences)
     assert "of people have an income of more than about $50,000" in answered
     assert " % points a period" in trend
+    assert any("only bounded noise, not extrapolated, shows them" in note for note in found.notes)

@@ -454,7 +454,7 @@ def _of_forgers(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
                 " these lie."
             )
     if any(row.mechanism is not None and row.forged is None for row in rows):
-        yield "Forged reports are not tested: only noise with a bounded range shows them."
+        yield "Forged reports are not tested: only bounded noise, not extrapolated, shows them."
 
 
 def _beside(softness: Difference) -> str:
