@@ -1,0 +1,48 @@
+"""Test that an audit sees faults of mechanisms that have few outputs, or those of a grid.
+
+α = 1e-6 for each call; seeds are fixed. Each fault was missed, and has a sound control.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from geoveil.audit import audit, own_cases
+from geoveil.gp import LocalPrivacy, Query
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class OfTwo:
+    """One of two outputs, likelier on the answer's side, but in a strip of points."""
+
+    query: Query
+    width: float
+    privacy: LocalPrivacy
+
+    def odds(self, x: Any) -> Array:
+        line = x.ndim == 1
+        along = abs(x - 117_067.2) / 8_000 if line else abs(x[..., 0] - 1_066.7) / 500
+        return 0.45 * np.sign(self.query.value(x) - 0.5) - 2.0 * (along < self.width / 2)
+
+    def log_density(self, y: Any, x: Any) -> Array:
+        logs = -np.log1p(np.exp(np.where(y == 1, -1, 1) * self.odds(x)))
+        return np.where((y == 0) | (y == 1), logs, -np.inf)
+
+    def simulate(self, x: Any, rng: np.random.Generator) -> Array:
+        odds = self.odds(x)
+        return np.where(rng.random(odds.shape) < 1 / (1 + np.exp(-odds)), 1.0, 0.0)
+
+
+@pytest.mark.parametrize(("width", "odds"), [(0.0, [-0.45] * 3), (1 / 400, [-1.55, -1.55, -2.45])])
+def test_a_strip_is_seen_where_only_two_outputs_are_possible(
+    width: float, odds: list[float]
+) -> None:
+    """Oracle: log(1 + e^-odds), for the least odds, less log(1 + e^-0.45)."""
+    rows = own_cases({"mine": lambda query, privacy: OfTwo(query, width, LocalPrivacy(1.0))})
+    found = [verdict.exact.fraction for verdict in audit(rows, samples=1_000, seed=3)]
+    assert found == pytest.approx(np.log1p(np.exp(-np.array(odds))) - np.log1p(np.exp(-0.45)))
