@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from geoveil.audit import audit, own_cases
-from geoveil.gp import LocalPrivacy, Query
+from geoveil.gp import GeoPrivacy, LocalPrivacy, Query
+from tests.audit.comparing import differing
 
 Array = NDArray[np.float64]
 
@@ -46,3 +47,38 @@ def test_a_strip_is_seen_where_only_two_outputs_are_possible(
     rows = own_cases({"mine": lambda query, privacy: OfTwo(query, width, LocalPrivacy(1.0))})
     found = [verdict.exact.fraction for verdict in audit(rows, samples=1_000, seed=3)]
     assert found == pytest.approx(np.log1p(np.exp(-np.array(odds))) - np.log1p(np.exp(-0.45)))
+
+
+@dataclass
+class OnAGrid:
+    """Two-sided geometric noise, 1/12 of whose scale is a step; a share of it is made positive."""
+
+    query: Query
+    privacy: GeoPrivacy
+    share: float
+    ratio = 12 / 13
+
+    @property
+    def step(self) -> float:
+        return self.query.lipschitz / self.privacy.rate / 12
+
+    def simulate(self, x: Any, rng: np.random.Generator) -> Array:
+        value = self.query.value(x) / self.step
+        more, less = rng.geometric(1 - self.ratio, (2, *value.shape))
+        positive = rng.random(value.shape) < self.share
+        noise = np.where(positive, abs(more - less), more - less)
+        return self.step * (np.floor(value + rng.random(value.shape)) + noise)
+
+    def log_density(self, y: Any, x: Any) -> Array:
+        value, place = self.query.value(x) / self.step, np.rint(y / self.step)
+        low, up = np.floor(value), np.mod(value, 1)
+        mixed = (1 - up) * self.ratio ** abs(place - low) + up * self.ratio ** abs(place - low - 1)
+        logs = np.log(mixed * (1 - self.ratio) / (1 + self.ratio))
+        return np.where(self.step * place == y, logs, -np.inf)
+
+
+@pytest.mark.parametrize(("share", "agrees"), [(0.0, True), (0.16, False)])
+def test_values_of_a_grid_that_are_off_together_are_refused(share: float, agrees: bool) -> None:
+    """58 % of the noise is positive; n = 2,500 at each point."""
+    rows = own_cases({"mine": lambda query, privacy: OnAGrid(query, privacy, share)})[:1]
+    assert (differing(rows, samples=5_000, seed=3) == ()) == agrees

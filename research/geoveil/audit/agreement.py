@@ -152,28 +152,30 @@ def _compare(
         half = len(first) // 2 * 2
         if _dependent(first[:half:2], first[1::2], share / 3, rng):
             return skipped, f"at {_text(point)}, reports follow from the one before"
-        # Atoms are compared above; the density has the rest.
+        # Atoms are compared above, singly; parts have either all of them or only the rest.
         atoms = _atoms(case, point, first)
         rest = first[~np.isin(first, atoms)]
         values = np.unique(rest)
         between = values[:-1] + OFF_GRID * np.diff(values)
-        if not len(between) or (_logs(case, between, point) < FAINT).all():  # only atoms
-            skipped += np.exp(_logs(case, atoms, point)).sum() < _RECOGNIZED
-            continue
-        if len(values) < max((1 - _TIES) * len(rest), 2):
-            skipped += 1
-            continue
-        edges = np.quantile(rest, _LEVELS)
-        others = np.where(np.isin(second, atoms), np.inf, second).reshape(_CALLS, each)
-        calls = np.array([np.histogram(part, edges)[0] for part in others])
-        counted = np.concatenate([calls, calls.sum(axis=0)[None]])
-        n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
         shares = partial(_shares, case, at=point[None])
-        elsewhere = np.exp(_logs(case, atoms, point)).sum() if len(atoms) else 0.0
-        settled = _settled(rest, edges, shares, elsewhere)
+        below = np.cumsum(np.exp(_logs(case, atoms, point))) if len(atoms) else np.zeros(1)
+        edges, settled = atoms, None
+        only_atoms = not len(between) or bool((_logs(case, between, point) < FAINT).all())
+        if only_atoms and below[-1] >= _RECOGNIZED:
+            parted = np.searchsorted(below, _LEVELS * below[-1])
+            edges = np.nextafter(atoms[parted], -np.inf)
+            parts = np.diff(np.insert(below, 0, 0.0)[parted])
+            settled = parts, parts, 0.0
+        elif not only_atoms and len(values) >= max((1 - _TIES) * len(rest), 2):
+            edges = np.quantile(rest, _LEVELS)
+            settled = _settled(rest, edges, shares, float(below[-1]))
         if settled is None:
             skipped += 1
             continue
+        others = np.where(np.isin(second, atoms) == only_atoms, second, np.inf)
+        calls = np.array([np.histogram(part, edges)[0] for part in others.reshape(_CALLS, each)])
+        counted = np.concatenate([calls, calls.sum(axis=0)[None]])
+        n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
         stated, again, missed = settled
         even = chance_of_even_counts(calls, each * stated)
         if min(even, chance_of_even_counts(counted[-1:], n[-1] * stated)) < share / 2:
@@ -187,7 +189,11 @@ def _compare(
             ends = float(edges[_FIRST[worst]]), float(edges[_LAST[worst]])
             drawn = counted[call, worst] / n[call, 0]
             return skipped, _unlike(point, *ends, drawn, stated[worst])
-        narrow = crowds(rest, np.ravel(others), answer, shares, missed)
+        narrow = (
+            Counts(others.size, *np.zeros((3, 1)))
+            if only_atoms
+            else crowds(rest, others, answer, shares, missed)
+        )
         together.append((whole, narrow))
         if narrow.chances().min() * len(narrow.drawn) < share / 2:
             return skipped, f"at {_text(point)}, reports crowd where their density does not"
