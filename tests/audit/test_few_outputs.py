@@ -3,7 +3,8 @@
 α = 1e-6 for each call; seeds are fixed. Each fault was missed, and has a sound control.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from geoveil.audit import audit, own_cases
-from geoveil.gp import GeoPrivacy, LocalPrivacy, Query
+from geoveil.audit.forms import FORM, FormReport, forms
+from geoveil.gp import GeoPrivacy, LocalPrivacy, Query, RandomSource
 from tests.audit.comparing import differing
 
 Array = NDArray[np.float64]
@@ -82,3 +84,19 @@ def test_values_of_a_grid_that_are_off_together_are_refused(share: float, agrees
     """58 % of the noise is positive; n = 2,500 at each point."""
     rows = own_cases({"mine": lambda query, privacy: OnAGrid(query, privacy, share)})[:1]
     assert (differing(rows, samples=5_000, seed=3) == ()) == agrees
+
+
+def bit_of_another_answer(prepared: Sequence[Any], source: RandomSource) -> list[int]:
+    age, *others = FORM.release(prepared, source)
+    return [age - age % 2 + int(prepared[2]), *others]
+
+
+@pytest.mark.deep(keep=0, rest=2)
+@pytest.mark.parametrize(
+    ("release", "keeps"), [(FORM.release, True), (bit_of_another_answer, False)]
+)
+def test_a_bit_beside_options_is_seen(release: Any, keeps: bool) -> None:
+    """5,000 releases of forms: the age's last bit is the answer to another question."""
+    (row,) = forms()
+    (verdict,) = audit([replace(row, mechanism=FormReport(release=release))], samples=20_000)
+    assert verdict.keeps == keeps

@@ -29,8 +29,10 @@ def digits(reports: list[Integers], where: list[Placed], halves: list[int], fail
 
 def _likely(once: Array, equal: Array) -> Array:
     """Bound the probability of any integer in each column, (c,): 1 in a column of options."""
-    alike = once.max(initial=0.0) ** (1 / equal.shape[1])
-    return np.where(equal.max(axis=0, initial=0.0) > _EVEN, 1.0, alike)
+    options = equal.max(axis=0, initial=0.0) > _EVEN
+    others = once / np.where(options, equal, 1.0).prod(axis=1)
+    alike = others.max(initial=0.0) ** (1 / max((~options).sum(), 1))
+    return np.where(options, 1.0, alike)
 
 
 def _at_points(reports: list[Integers], where: list[Placed], failure: float) -> str:
