@@ -19,19 +19,20 @@ from geoveil.gp.arrays import Array, NDArray, distinct, np
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.report_moments import ReportMoments
 
-_MOST_CELLS, _FEW, _ROUNDS = 2_048, 700, 8
-"""The most cells and rounds, and the number of cells that counts as few."""
+_MOST_CELLS, _FEW, _ROUNDS, _MOST_PARTS = 2_048, 1_400, 8, 8
+"""The most cells and rounds, the number of cells that counts as few, and the most parts of one."""
 _TIGHT = 1.00005
 """Ratio of a bound to the attained value at which a search ends."""
 _BLOCK = 2**15
 """The most numbers computed at once."""
 _FARTHER, _LEAST = 1.1, 1e-6
 """Outward move of corners, in multiples of half a box, and relative to the largest moment."""
-_OUT, _CLOSER, _APART, _LEVEL = 1 / 100, 10, 0.1, 1e-9
+_OUT, LOOSEST, _CLOSER, _APART, _LEVEL = 1 / 100, 5.0, 10, 0.1, 1e-9
 _WAYS = tuple(product((-1.0, 0.0, 1.0), repeat=4))
-"""How far cells may stick out, relative to the spread of people in a direction, and the stricter
-factor for profiles. A direction counts as at least `_APART` of an axis, an axis as `_LEVEL` of its
-moments; then the directions, in multiples of the axes of all people."""
+"""How far cells may stick out, relative to the spread of people in a direction, how many times as
+far the law counts as loose, and the stricter factor for profiles. A direction counts as at least
+`_APART` of an axis, an axis as `_LEVEL` of its moments; then the directions, in multiples of the
+axes of all people."""
 _NOISES, _LARGE, _WIDTHS = 64, 1000, 64
 """Parts of a variance, of the largest and of the range of means that a cell of a profile may leave
 open."""
@@ -87,10 +88,12 @@ def law_of_profile(
         unknown = (h[1] - h[0]) / np.maximum(close, 1e-300)
         bent = np.square((g[1] - g[0]) * (_WIDTHS / span))
         inside = kept[:, 0] * np.maximum(unknown, bent)
-        return (people, g, h, own, other, kept), np.maximum(out, np.minimum(inside, 4.0))
+        seen = people, g, h, own, other, kept, out.max(keepdims=True)
+        return seen, np.maximum(out, np.minimum(inside, 4.0))
 
     nodes = beside_ends(distinct(np.clip(nodes, least, most)), scale)
-    nodes, (people, g, h, own, other, kept) = cut_while_loose(nodes, look, 2 * _MOST_CELLS)
+    nodes, seen = cut_while_loose(nodes, look, 2 * _MOST_CELLS)
+    people, g, h, own, other, kept, out = seen
     # Beyond the outermost nodes g is level: noise leads back to them, or does not.
     back = np.exp(-np.maximum([nodes[0] - least, most - nodes[-1]], 0.0) / scale)[:, None]
     levels = np.array([[level, level**2, level**3, 0.0] for level in (before, after)])
@@ -106,7 +109,8 @@ def law_of_profile(
     noise = np.stack([points[:, 3]] * 2)
     noise[1, len(laws) :] += np.tile(kept[:, 0] * (h[1] - h[0]), len(mixed))
     # Without its bias undone, φ has no variance that is a mean of variances.
-    return ReportMoments(points[:, :3], count, noise if undone else None)
+    loose = bool(out > LOOSEST * _CLOSER)
+    return ReportMoments(points[:, :3], count, noise if undone else None, loose)
 
 
 @dataclass(frozen=True)
@@ -302,16 +306,18 @@ def beside_ends(edges: Array, length: float) -> Array:
 
 
 def _cut(edges: Array, loose: Array, most: int) -> Array:
-    """Return edges with more cells, cutting the loosest first, up to the permitted number.
+    """Return edges with more cells, up to the permitted number, which are the longest's parts.
 
-    While they are few half of what may be added is left: which are the loosest is known better
-    once others are shorter.
+    If all can't be as short as they ought to be, all are too long by the same factor. While they
+    are few half of what may be added is left: which are too long is known better once others are
+    shorter.
     """
-    more = (most - len(loose)) // (1 + (len(loose) < _FEW))
-    parts = np.clip(np.ceil(np.sqrt(loose)), 1, 8).astype(np.intp)
-    order = np.argsort(-loose)
-    fits = np.cumsum(parts[order] - 1) <= more
-    parts[order[~fits]] = 1
+    more = max(most - len(loose), 0) // (1 + (len(loose) < _FEW))
+    # Which of a cell's first parts are longer than they ought to be: whole, halved, and so on.
+    lengths = (np.sqrt(loose) / np.arange(1, _MOST_PARTS)[:, None]).ravel()
+    longest = np.argsort(-lengths, kind="stable")[:more]
+    cuts = longest[lengths[longest] > 1] % len(loose)
+    parts = 1 + np.bincount(cuts, minlength=len(loose))
     cell = np.repeat(np.arange(len(parts)), parts)
     step = np.arange(len(cell)) - np.repeat(np.cumsum(parts) - parts, parts)
     low = edges[:-1][cell] + np.diff(edges)[cell] * (step / parts[cell])

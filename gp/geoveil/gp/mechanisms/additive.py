@@ -20,6 +20,7 @@ from geoveil.gp.noise.base import Laplace, Noise
 from geoveil.gp.privacy import GeoPrivacy
 from geoveil.gp.queries.base import Query
 from geoveil.gp.report_laws import (
+    LOOSEST,
     beside_ends,
     beyond_others,
     cut_while_loose,
@@ -94,7 +95,7 @@ class AdditiveMechanism(QueryMechanism):
         ends = np.repeat(np.asarray(profile.value(edges[[0, -1]]))[None, ~finite], 2, axis=0)
         beyond = self._scale_range(edges[[0, -1]], ~finite)
 
-        def look(edges: Array) -> tuple[tuple[Array, Array], Array]:
+        def look(edges: Array) -> tuple[tuple[Array, Array, float], Array]:
             value = np.concatenate([profile.ranges(edges, 0.0)[0], ends], axis=1)
             value = np.clip(value, *profile.bounds)
             scale = np.concatenate([self._scale_range(edges), beyond], axis=2)
@@ -105,10 +106,12 @@ class AdditiveMechanism(QueryMechanism):
             loose = np.diff(noise, axis=1).max(axis=0)[0] / (noise[-1, 1] / _NOISES + most / _LARGE)
             inside = np.minimum(np.maximum(wide, loose), 2.0)  # what sticks out is cut first
             loose = np.maximum(beyond_others(value, noise), inside)[: len(edges) - 1]
-            return (value, np.stack([noise[0, 0], noise[-1, 1]])), np.square(loose)
+            seen = value, np.stack([noise[0, 0], noise[-1, 1]]), float(loose.max())
+            return seen, np.square(loose)
 
-        value, noise = cut_while_loose(edges, look)[1]
-        return law_of_symmetric_noise(value, noise, loose=self._ended_early)
+        value, noise, loosest = cut_while_loose(edges, look)[1]
+        loose = loosest > LOOSEST or self._ended_early
+        return law_of_symmetric_noise(value, noise, loose=loose)
 
     @property
     def _ended_early(self) -> bool:
