@@ -10,9 +10,11 @@ from geoveil.gp import (
     GeoPrivacy,
     Linear,
     LipschitzMechanism,
+    LocalPrivacy,
     PlanarLaplace,
     PowerLaw,
     Radial,
+    RandomizedResponse,
     Range,
     SmoothedRegion,
     SmoothMechanism,
@@ -188,3 +190,40 @@ def test_a_person_counts_whose_noise_points_away_from_their_mean():
     cube = third - 3 * 0.18 * second + 3 * 0.18**2 * first - 0.18**3
     met = square > 1e-9
     assert (cube[met] / square[met]).min() > -0.01
+
+
+@pytest.mark.parametrize(
+    ("kind", "privacy"),
+    [
+        (SmoothMechanism, GeoPrivacy(1.0, per=0.3)),
+        (DebiasedLaplace, GeoPrivacy(1.0, per=0.3)),
+        (LipschitzMechanism, GeoPrivacy(1.0, per=0.3)),
+        (RandomizedResponse, LocalPrivacy(1.0)),
+    ],
+)
+def test_values_far_from_zero_lose_no_third_moment(kind, privacy):
+    """Of four people; 100,000 added to values from 0 to 3. Control: moments measured from 0."""
+    people, share = np.array([0.2, 0.9, 1.5, 3.0]), np.array([0.4, 0.1, 0.2, 0.3])
+
+    def asked(away):
+        values = tuple(away + y for y in (0.0, 3.0, 1.0, 2.0))
+        mechanism = kind(
+            Linear(TabulatedProfile((0.0, 1.0, 2.0, 4.0), values, (0.0,) * 6), 1.0), privacy
+        )
+        f, v = mechanism.moments(people)
+        return mechanism.law(), share @ f, share @ (v + (f - share @ f) ** 2)
+
+    near, mean, variance = asked(0.0)
+    size = variance**1.5
+    far, moved, spread = asked(100_000.0)
+    third = near.third(mean, variance)
+    np.testing.assert_allclose(far.third(moved, spread), third, atol=1e-6 * size)
+    np.testing.assert_allclose(far.jumps(moved), near.jumps(mean), rtol=1e-6)
+    first, second, cubes = far.points.T
+    first, second, cubes = (
+        first + 1e5,
+        second + 2e5 * first + 1e10,
+        cubes + 3e5 * second + 3e10 * first + 1e15,
+    )
+    low, high = ReportMoments(np.stack([first, second, cubes], axis=1)).third(moved, spread)
+    assert high - low > third[1] - third[0] + 100 * size

@@ -93,21 +93,22 @@ def bounded_noise_variance(
     law = (mechanism.report_moments() if mechanism.query.nests else None) or mechanism.law()
     if law is None or law.noise is None:  # of biased noise no variance is a mean of others
         return NoiseVariance(None, 0.0, math.inf, Basis.BOUNDED)
-    (value, second, _), noise = law.points.T, law.variances
+    (value, second, _), noise, origin = law.points.T, law.variances, law.origin
     least, greatest, total = float(noise.min()), float(noise.max()), math.inf
     if greatest - least <= _CONSTANT * greatest:
         return NoiseVariance(greatest, greatest, greatest, Basis.EXACT)
     rows, ends = [], []
     if mechanism.unbiased:
         rows += [value, -value]
-        ends += [mean[1], -mean[0]]
+        ends += [mean[1] - origin, origin - mean[0]]
     if mechanism.unbiased and limits.bounded:
-        square = second - value
+        square = second + (2 * origin - 1) * value  # y² − y, less what it is at the origin
         top = max(y * y - y for y in limits.reports)
         spread = max((top - excess) * (excess + 0.25), 0.0)  # y² − y is at least −1/4
         slack = critical_value_of_one(confidence) * math.sqrt(spread / n)
         rows += [square, -square]
-        ends += [excess + slack, slack - excess]
+        from_origin = excess - (origin**2 - origin)
+        ends += [from_origin + slack, slack - from_origin]
         middle = min(max(mean[0], 0.5), mean[1])
         total = excess + slack + middle - middle**2  # noise has at most the variance of reports
     if rows:

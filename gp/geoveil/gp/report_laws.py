@@ -61,12 +61,14 @@ def law_of_profile(
     profile, shift = profile.near_zero()
     limits = limits[0] - shift, limits[1] - shift
     nodes = profile.cells(undone)
-    before, after = (float(level) for level in profile.debiased(_beyond(nodes), undone))
+    levels = profile.debiased(_beyond(nodes), undone) - profile.origin
+    before, after = (float(level) for level in levels)
     least, most = max(limits[0], 0.0) if getattr(profile, "ray", False) else limits[0], limits[1]
 
     def look(nodes: Array) -> tuple[tuple[Array, ...], Array]:
         powers, noise = _smoothed(profile, nodes, scale, undone, (before, after))
         g, h = profile.ranges(nodes, undone)
+        g = g - profile.origin
         spread = np.cosh(np.minimum(np.diff(nodes) / (2 * scale), 40.0))[:, None]
         kept, other = 1 - 1 / spread, 1 / (2 * spread * (1 + spread))
         own = 1 - kept - other
@@ -110,7 +112,7 @@ def law_of_profile(
     noise[1, len(laws) :] += np.tile(kept[:, 0] * (h[1] - h[0]), len(mixed))
     # Without its bias undone, φ has no variance that is a mean of variances.
     loose = bool(out > LOOSEST * _CLOSER)
-    return ReportMoments(points[:, :3], count, noise if undone else None, loose)
+    return ReportMoments(points[:, :3], count, noise if undone else None, loose, profile.origin)
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ class _Between:
 
     profile: Profile
     length: float
+    origin = 0.0
 
     def cells(self, b: float) -> Array:
         edges = self.profile.cells(b)
@@ -161,14 +164,18 @@ def greatest_estimated_variance(profile: Profile, scale: float) -> float:
     return cut_while_loose(profile.cells(scale), look)[1]
 
 
-def law_of_symmetric_noise(value: Array, noise: Array, *, loose: bool = False) -> ReportMoments:
+def law_of_symmetric_noise(
+    value: Array, noise: Array, *, loose: bool = False, origin: float = 0.0
+) -> ReportMoments:
     """Return points whose hull contains the moments of f + symmetric noise on each of many cells.
 
-    Of f and of the variance there are the least and the greatest on each cell, (2, n); `loose`:
-    they are far from tight.
+    Of f, measured from the origin, and of the variance there are the least and the greatest on each
+    cell, (2, n); `loose`: they are far from tight.
     """
     points = np.concatenate(_lifted(value, noise))
-    return ReportMoments(points[:, :3], 4 * value.shape[1], np.stack([points[:, 3]] * 2), loose)
+    return ReportMoments(
+        points[:, :3], 4 * value.shape[1], np.stack([points[:, 3]] * 2), loose, origin
+    )
 
 
 def beyond_others(value: Array, noise: Array) -> Array:
@@ -334,7 +341,7 @@ def _smoothed(
     """Return E g, E g² and E g³, (n, 3), and the variance of g, (n,), at the nodes."""
 
     def numbers(v: Array) -> list[Array]:
-        g = np.asarray(profile.debiased(v, undone))
+        g = np.asarray(profile.debiased(v, undone)) - profile.origin
         squares = [np.asarray(profile.estimated_variance(v, undone))] if undone else []
         return [g, g * g, g * g * g, *squares]
 

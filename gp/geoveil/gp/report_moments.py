@@ -49,7 +49,7 @@ class ReportMoments:
     """The report from which y is measured: near all, their moments don't cancel."""
 
     def joined(self, other: ReportMoments) -> ReportMoments:
-        """Return the moments in the hull of both sets of points."""
+        """Return the moments in the hull of both sets of points, which have one origin."""
         both = (self, other)
         order = [(of, slice(of.laws)) for of in both]
         order += [(of, slice(of.laws, None)) for of in both if of.laws is not None]
@@ -58,7 +58,9 @@ class ReportMoments:
         if self.noise is not None and other.noise is not None:
             noise = np.concatenate([of.variances[:, part] for of, part in order], axis=1)
         laws = len(points[0]) + len(points[1])
-        return ReportMoments(np.concatenate(points), laws, noise, self.loose or other.loose)
+        return ReportMoments(
+            np.concatenate(points), laws, noise, self.loose or other.loose, self.origin
+        )
 
     def third(self, mean: float, variance: float) -> tuple[float, float]:
         """Return the least and the greatest third central moment of a population's reports.

@@ -97,7 +97,7 @@ class AdditiveMechanism(QueryMechanism):
 
         def look(edges: Array) -> tuple[tuple[Array, Array, float], Array]:
             value = np.concatenate([profile.ranges(edges, 0.0)[0], ends], axis=1)
-            value = np.clip(value, *profile.bounds)
+            value = np.clip(value, *profile.bounds) - profile.origin
             scale = np.concatenate([self._scale_range(edges), beyond], axis=2)
             noise = np.square(scale) * self.noise.variance
             most, span = noise.max(), np.ptp(profile.bounds)
@@ -111,7 +111,7 @@ class AdditiveMechanism(QueryMechanism):
 
         value, noise, loosest = cut_while_loose(edges, look)[1]
         loose = loosest > LOOSEST or self._ended_early
-        return law_of_symmetric_noise(value, noise, loose=loose)
+        return law_of_symmetric_noise(value, noise, loose=loose, origin=profile.origin)
 
     @property
     def _ended_early(self) -> bool:

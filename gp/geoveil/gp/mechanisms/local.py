@@ -119,10 +119,12 @@ class RandomizedResponse(QueryMechanism):
         inside = cut_while_loose(edges, look)[1]
         mean = np.linspace(inside.min(), inside.max(), _MEANS)
         above = (mean - low) / (high - low)
-        powers = [low**k + above * (high**k - low**k) for k in (1, 2, 3)]
+        first, last = low - profile.origin, high - profile.origin
+        powers = [first**k + above * (last**k - first**k) for k in (1, 2, 3)]
         noise = (mean - low) * (high - mean)
         more = np.square(mean[1] - mean[0]) / 4  # of a parabola over its chord
-        return ReportMoments(np.stack(powers, axis=1), None, np.stack([noise, noise + more]))
+        variances, points = np.stack([noise, noise + more]), np.stack(powers, axis=1)
+        return ReportMoments(points, None, variances, origin=profile.origin)
 
     def law(self) -> ReportMoments:
         return self._law

@@ -14,6 +14,8 @@ from geoveil.gp.smooth.growth import Smoothness
 
 _BESIDE = 1e-6
 """Distance from a cell's end, relative to its length, of the test point inside."""
+_AWAY = 10
+"""Distance of values from 0 that counts as far, in multiples of their range."""
 _STEEPEST = 32
 """Bound of a degree-4 polynomial's slope, relative to its range over the length."""
 _AT_ONCE = 1 << 20
@@ -66,6 +68,12 @@ class Profile(ABC):
     def bounds(self) -> tuple[float, float]:
         """Bounds of φ."""
         return (0.0, 1.0)
+
+    @property
+    def origin(self) -> float:
+        """Where moments do not cancel: the bound of φ nearest to 0 if that is far away, or 0."""
+        nearest = min(self.bounds, key=abs)
+        return nearest if abs(nearest) > _AWAY * np.ptp(self.bounds) else 0.0
 
     @property
     def plateaus(self) -> tuple[tuple[float, float, float], ...]:
