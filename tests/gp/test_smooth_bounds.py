@@ -6,6 +6,7 @@ chords between points; it sees some of them only, so that it is a lower bound.
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -204,6 +205,21 @@ def test_the_search_takes_a_formula_from_bounds():
     assert np.all((low - unsure <= u) & (u <= high + unsure))
     assert np.all(high - low <= 1e-9)
     assert np.abs(profile.value(u) - u).max() > 1e4 * unsure
+
+
+@pytest.mark.parametrize("start", [0.3, 5.3])
+def test_no_change_beyond_the_band_is_left_out(start):
+    """The band begins within a cell, at a corner. Control: nothing changes before that cell."""
+
+    def ramp(u: Any, ops: Any) -> Any:
+        return ops.clip((u - start) / 4, ops.constant(0), ops.constant(1))
+
+    profile = FormulaProfile(ramp, scale=1.0)
+    edges, first, changes = profile._cells.edges, profile.band[0], profile.tails[1]
+    cell = np.searchsorted(edges, first) - 1
+    between = np.linspace(edges[cell], first, 9)
+    change = max(max((Fraction(u) - Fraction(start)) / 4, Fraction(0)) for u in between)
+    assert changes[cell] >= change > 0 == changes[cell - 1]
 
 
 def two_steps(u: Any, ops: Any) -> Any:

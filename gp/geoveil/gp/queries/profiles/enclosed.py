@@ -93,8 +93,8 @@ class EnclosedProfile(Profile):
         first, last = settled(cells)
         low, high = cells.edges[:-1], cells.edges[1:]
         left, right = (np.abs(cells.value - limit).max(axis=0) for limit in cells.limits)
-        left = np.maximum.accumulate(left) * (high <= first)
-        right = np.maximum.accumulate(right[::-1])[::-1] * (low >= last)
+        left = np.maximum.accumulate(left) * (low < first)  # the band may end within a cell
+        right = np.maximum.accumulate(right[::-1])[::-1] * (high > last)
         return np.maximum(last - low, high - first) * self.scale, 2 * np.maximum(left, right)
 
     @property
