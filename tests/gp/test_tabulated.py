@@ -241,6 +241,20 @@ def test_a_table_has_corners_where_the_profile_has(name):
     assert refused(TabulatedProfile.of(profile)) == refused(profile)
 
 
+@pytest.mark.parametrize(("center", "ray"), [(0.3, True), (-2.1, False), (5.3, False), (5.3, True)])
+def test_a_table_begins_at_a_corner_wherever_it_is(center, ray):
+    """Steep beside its distance from 0. A piece of 1e-9 before it was refused."""
+
+    def tent(u: Any, ops: Any) -> Any:
+        return ops.maximum(1 - ops.absolute(u - center) / 0.21, ops.constant(0))
+
+    table = TabulatedProfile.of(FormulaProfile(tent, scale=9.0), ray=ray)
+    corners = 9.0 * np.array([0.0] * ray + [center - 0.21, center, center + 0.21])
+    assert table.at == pytest.approx(corners, abs=1e-8)
+    s = np.linspace(0.0 if ray else -60.0, 60.0, 9_999)
+    assert table.value(s) == pytest.approx(np.interp(s, corners[-3:], [0, 1, 0]), abs=1e-6)
+
+
 @pytest.mark.parametrize("start", [0.0, 5.0])
 def test_a_corner_at_0_is_one_but_on_a_ray(start):
     """Debiased, the first table would be off by 2 where it is 0."""

@@ -215,7 +215,7 @@ def _enclosed(profile: Profile, ray: bool) -> EnclosedProfile:
 def _fitted(profile: EnclosedProfile, error: float) -> Iterator[tuple[float, ...]]:
     """Yield the numbers of a table, halving pieces until they seem close enough."""
     cells, last = profile._cells, profile._cells.limits[1]
-    low, high = settled(cells)
+    low, high = (_corner_at(end, cells) for end in settled(cells))
     low, limits = (0.0, {high: last}) if profile.ray else (low, {low: cells.limits[0], high: last})
     u = [low, *(k for k in cells.knots if low < k < high), high]
 
@@ -255,6 +255,12 @@ def _fitted(profile: EnclosedProfile, error: float) -> Iterator[tuple[float, ...
     yield tuple((np.array(at) * profile.scale).tolist())
     yield tuple(value(u) for u in at)
     yield tuple((slopes.ravel() / profile.scale).tolist())
+
+
+def _corner_at(end: float, cells: SlopeCells) -> float:
+    """Return the corner that an end of where φ varies can't be told from, or the end itself."""
+    nearest = min(cells.knots, key=lambda knot: abs(knot - end), default=end)
+    return nearest if abs(nearest - end) <= _CLOSEST * max(1.0, abs(end)) else end
 
 
 def _largest_difference(profile: EnclosedProfile, table: TabulatedProfile) -> float:
