@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from geoveil.analyst import ReportRows, reports_of
 from geoveil.analyst.statistics import inequality, quantiles
@@ -173,8 +174,25 @@ def test_the_interquartile_range_knows_how_its_ends_go_together():
     a, b, rho = made.standard_errors[0], made.standard_errors[2], made.correlations[0, 2]
     assert rho > 0.1
     assert found.standard_error == pytest.approx(np.sqrt(a * a + b * b - 2 * a * b * rho))
+    length = found.ci_high - found.ci_low
+    assert length == pytest.approx(2 * 1.96 * found.standard_error, rel=0.05)
     with pytest.raises(ParameterError, match="level"):
         made.difference(0.1, 0.5)
+
+
+def test_the_difference_of_quantiles_holds_across_a_gap():
+    """Of all people 24.9 % hold 0, the others 1 million: both quartiles are near a million.
+
+    A sample of 2,000 people with 25.4 % at 0, half a standard error more, has one at either. The
+    law Beta(2, 2) gives the difference. Control: the normal interval, half as long as the gap.
+    """
+    rng = np.random.default_rng(12)
+    points = np.where(np.arange(2_000) < 508, 0.0, 1e6) + rng.laplace(0, 8_000.0, 2_000)
+    found = reports(points).ask(Quantiles(levels=(0.25, 0.75))).interquartile_range
+    places = beta(2, 2).ppf((np.array([0.25, 0.75]) - 0.249) / 0.751)
+    right = 24_000.0 * (places[1] - places[0])
+    assert found.ci_low < right < found.ci_high < 1.1e6
+    assert found.value - 1.96 * found.standard_error > right
 
 
 def test_ends_far_apart_are_where_the_intervals_of_shares_end():

@@ -121,7 +121,10 @@ class QuantileEstimates(Series):
         return blurred_less(self.low, self.high, self.width, self.scale)
 
     def difference(self, low: float, high: float) -> Quantity:
-        """Return the difference of two quantiles, with the normal interval.
+        """Return the difference of two quantiles, with an interval from the ends of theirs.
+
+        Where nobody is near, a quantile may lie anywhere in a long interval, far from its middle.
+        So margins take the place of errors [ZD08], and none is shorter than either quantile's.
 
         Raises:
             ParameterError: if they are not among the levels.
@@ -130,17 +133,23 @@ class QuantileEstimates(Series):
             if level not in self.levels:
                 raise ParameterError("level", level, f"one of {self.levels.tolist()}")
         i, j = (int(np.flatnonzero(self.levels == level)[0]) for level in (low, high))
-        a, b = float(self.standard_errors[i]), float(self.standard_errors[j])
-        value = float(self.values[j] - self.values[i])
-        error = math.sqrt(max(a * a + b * b - 2 * a * b * float(self.correlations[i, j]), 0.0))
-        half = critical_value_of_one(self.confidence) * error
-        (down_i, up_i), (down_j, up_j) = self.moved[:, i].tolist(), self.moved[:, j].tolist()
+        value, rho = float(self.values[j] - self.values[i]), float(self.correlations[i, j])
+
+        def apart(a: float, b: float) -> float:
+            return math.sqrt(max(a * a + b * b - 2 * a * b * rho, 0.0))
+
+        error = apart(*(float(self.standard_errors[k]) for k in (i, j)))
+        moved = self.moved
+        honest = np.stack([self.values - self.low, self.high - self.values]) - moved
+        sides = zip(honest[:, j].tolist(), honest[::-1, i].tolist(), strict=True)
+        below, above = (max(a, b, apart(a, b)) for a, b in sides)
+        down, up = (moved[:, j] + moved[::-1, i]).tolist()
         return Quantity(
             label=f"quantile {high:g} − quantile {low:g}",
             value=value,
             standard_error=error,
-            ci_low=value - half - down_j - up_i,
-            ci_high=value + half + up_j + down_i,
+            ci_low=value - below - down,
+            ci_high=value + above + up,
             **self.common,
             about=tuple(self.notes[2:]),
         )
