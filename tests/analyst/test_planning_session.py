@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from geoveil.analyst import PlanningSession, PlanRequest, SamplePrior, plan_for, questions_in
+from geoveil.analyst import (
+    PlanningSession,
+    PlanRequest,
+    SamplePrior,
+    ShareInside,
+    plan_for,
+    questions_in,
+)
 from geoveil.analyst.planner import HardThreshold, LogNormalPrior
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.gp import GeoPrivacy, ParameterError
@@ -62,6 +69,19 @@ def test_plans_of_a_session_are_those_made_alone(case):
         assert numbers(quick) == numbers(alone)
     else:
         assert quick == alone
+
+
+@pytest.mark.deep
+def test_a_session_plans_regions():
+    """Its cache hashes them. Control: the corners of the question are lists, which have no hash."""
+    corners = [[[[-74.0, 40.7], [-73.95, 40.7], [-73.97, 40.78]]]]
+    session, asked = PlanningSession(PLACES), [ShareInside(corners, "triangle")]
+    wish = {"epsilon": 1.0, "per": 500.0, "participants": 20_000}
+    request = session.request(asked, **wish)
+    made = PlanRequest.of(asked, source=PLACES, **wish)
+    assert session.plan(request).report() == plan_for(made).report()
+    with pytest.raises(TypeError):
+        hash(asked[0]._projected(request.plane))
 
 
 def request_of(session, asked, wish, epsilon, people):

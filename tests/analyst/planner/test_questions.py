@@ -73,6 +73,14 @@ def test_the_soft_share_is_the_hard_share_of_a_jagged_coast():
         assert abs(weights @ straight.value(points) - hard) > 1e-4
 
 
+def test_a_polygon_is_hashed_however_its_corners_are_given():
+    """Plans are cached by it. Control: a list has no hash."""
+    assert hash(HardPolygon([list(corner) for corner in SQUARE])) == hash(HardPolygon(SQUARE))
+    assert HardPolygon(SQUARE) == HardPolygon(np.array(SQUARE))
+    with pytest.raises(TypeError):
+        hash((SQUARE,))
+
+
 def test_a_polygon_fits_until_it_is_shrunk_away():
     question = HardPolygon([(0.0, 0.0), (6.0, 0.0), (6.0, 4.0), (0.0, 4.0)])
     for inwards in (-3.0, 0.0, 1.99, 2.01):

@@ -268,7 +268,9 @@ class HardPolygon(HardQuestion):
     _polygon: Polygon = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_polygon", Polygon(self.region, width=1.0))
+        polygon = Polygon(self.region, width=1.0)
+        object.__setattr__(self, "_polygon", polygon)
+        object.__setattr__(self, "region", polygon.region)  # tuples, as questions are hashed
 
     @property
     def dimension(self) -> int:
