@@ -65,7 +65,10 @@ def _rows(people: list[Any]) -> list[dict[str, Any]]:
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize("case", range(CASES))
 def test_planned_errors_are_those_that_are_printed(case: int) -> None:
-    """The planned error of each row is near the mean of what campaigns of other people print."""
+    """The planned error of each row is near the mean of what campaigns of other people print.
+
+    Where nobody is in a cell of a table, what is printed ends at 0 and varies too much for that.
+    """
     rng = np.random.default_rng(1000 + case)
     fields, n = _fields(rng), int(rng.integers(2_000, 12_000))
     name = list(STATISTICS)[case % len(STATISTICS)]
@@ -77,7 +80,8 @@ def test_planned_errors_are_those_that_are_printed(case: int) -> None:
         printed.append(
             [max(r["ci_high"] - r["estimate"], r["estimate"] - r["ci_low"]) for r in rows]
         )
-    ratio = np.array([error for _, error in planned.values()]) / np.mean(printed, axis=0)
+    values, errors = np.array(list(planned.values())).T
+    ratio = (errors / np.mean(printed, axis=0))[(values > errors) | (name != "table")]
     print(f"{name}, n = {n:,}: planned over printed {ratio.min():.3f} to {ratio.max():.3f}")
     assert ratio.min() > 0.9
     assert ratio.max() < 1.1
