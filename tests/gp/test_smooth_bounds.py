@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -220,6 +221,19 @@ def test_no_change_beyond_the_band_is_left_out(start):
     between = np.linspace(edges[cell], first, 9)
     change = max(max((Fraction(u) - Fraction(start)) / 4, Fraction(0)) for u in between)
     assert changes[cell] >= change > 0 == changes[cell - 1]
+
+
+def test_a_narrow_bell_is_as_sure_however_far_it_is_defined():
+    """Values to 50 digits. Control: as unsure everywhere as the steepest slope is farthest out."""
+    width, extent = 1e-6, 1e6
+    profile = FormulaProfile(lambda u, ops: ops.exp(-((u / width) ** 2)), scale=1.0, extent=extent)
+    rng, unsure = np.random.default_rng(4), search._unsure(profile)
+    u = np.concatenate([width * rng.normal(size=200), 10 ** rng.uniform(-9, 6, 200)])
+    low, high = profile.value_bounds(np.nextafter(u, math.inf))
+    with mp.workdps(50):
+        exact = np.array([float(mp.exp(-((mp.mpf(x) / width) ** 2))) for x in u.tolist()])
+    assert np.all((low - unsure <= exact) & (exact <= high + unsure))
+    assert unsure < 1e-10 < 1e-3 < 2.0**-48 * profile.lipschitz * extent
 
 
 def two_steps(u: Any, ops: Any) -> Any:

@@ -74,9 +74,10 @@ def _log_h(t: Array) -> Array:
 def _unsure(profile: Profile) -> float:
     """Return how far the difference of two values may be off."""
     low, high = profile.bounds
-    farthest = np.abs(profile.band).max() + profile.tails[0].max()  # where distances are rounded
-    largest = max(abs(low), abs(high), profile.lipschitz * farthest)
-    return float(_ROUNDING * (high - low) + _OF_VALUES * largest)
+    largest = max(abs(low), abs(high), profile.lipschitz * float(np.abs(profile.band).max()))
+    away, change = profile.tails  # far out distances are rounded more, but f varies less
+    beyond = np.minimum(_OF_VALUES * profile.lipschitz * away, 2 * change).max()
+    return float(_ROUNDING * (high - low) + _OF_VALUES * largest + beyond)
 
 
 def _tail_limit(ratio: Array, t: Array, rate: float, delta: float) -> Array:
