@@ -253,17 +253,19 @@ def test_a_skewness_that_is_not_known_is_tolerated_up_to_half_a_miss_more():
         assert mirrored.low == pytest.approx(1 - found.high)
 
 
-def test_at_all_looks_a_person_is_imagined_at_each_end():
-    """The oracle adds one report to the list, and weighs all of them by a Dirichlet law."""
+def test_at_all_looks_people_are_imagined_at_each_end():
+    """The oracle adds ln 10 / 2 reports to the list, and weighs all of them by a Dirichlet law."""
     reports = np.repeat([0.0, 1.0], [290, 10])
     found = interval_of_mean(300, reports.mean(), reports.var(), 0.9, SHARE, SEQUENCE)
-    more = np.append(reports, 1.0)
-    error = math.sqrt(more.var() / (len(more) + 1))
-    assert found.high == pytest.approx(more.mean() + reach_at_all_looks(300, 0.9) * error)
+    total = 300 + math.log(10) / 2
+    share = (total - 290) / total
+    error = math.sqrt(share * (1 - share) / (total + 1))
+    assert found.high == pytest.approx(share + reach_at_all_looks(300, 0.9) * error)
     mirrored = interval_of_mean(300, 1 - reports.mean(), reports.var(), 0.9, SHARE, SEQUENCE)
     assert mirrored.low == pytest.approx(1 - found.high)
     varied = interval_of_mean(10_000, 0.4, 0.24, 0.9, SHARE, SEQUENCE)
-    margin = reach_at_all_looks(10_000, 0.9) * math.sqrt(10_000 * 0.24 / 10_001 / 10_002)
+    total = 10_000 + math.log(10) / 2
+    margin = reach_at_all_looks(10_000, 0.9) * math.sqrt(10_000 * 0.24 / total / (total + 1))
     assert (varied.low, varied.high) == pytest.approx((0.4 - margin, 0.4 + margin))
 
 
@@ -299,8 +301,9 @@ def test_somebody_far_on_either_side_widens_the_interval_there(ends, mean, varia
     limits = Limits((low, high))
     side = 0 if mean - low > high - mean else 1
     far = max(mean - low, high - mean)
-    shift = far / (n + 1)
-    error = math.sqrt(((n * variance + far**2) / (n + 1) - shift**2) / (n + 2))
+    more = math.log(20) / 2
+    shift = more * far / (n + more)
+    error = math.sqrt(((n * variance + more * far**2) / (n + more) - shift**2) / (n + more + 1))
     at_all_looks = margins_of_mean(n, mean, variance, 0.95, limits, SEQUENCE)[side]
     assert at_all_looks == pytest.approx(shift + reach_at_all_looks(n, 0.95) * error)
     found = margins_of_mean(n, mean, variance, 0.95, limits)[side]

@@ -55,7 +55,7 @@ class IntervalMethod(StrEnum):
     STUDENT = "student"
     """Student's interval, for reports without ends."""
     SEQUENCE = "sequence"
-    """Holds at all looks while reports come in, with a person imagined at each end."""
+    """Holds at all looks while reports come in, with people imagined at each end."""
 
     @property
     def promise(self) -> str:
@@ -324,7 +324,7 @@ def _full_ends(
     normal = _normal_quantile(probability)
 
     def margin(distance: float) -> float:
-        shift, error = _with_one_more(n, variance, distance)
+        shift, error = _with_more(n, variance, distance, 1.0)
         if error**3 < sys.float_info.min:  # all reports are as good as equal
             return 0.0
         spread, third = error**2 * (n + 2), 0.0
@@ -353,11 +353,11 @@ def reach_at_all_looks(n: float, confidence: float) -> float:
     return math.sqrt((1 + 1 / grown) * (math.log1p(grown) + likely))
 
 
-def _with_one_more(n: float, variance: float, distance: float) -> tuple[float, float]:
-    """Return how far one more report at a distance moves the mean, and the new standard error."""
-    shift = distance / (n + 1)
-    spread = (n * variance + distance**2) / (n + 1) - shift**2
-    return shift, math.sqrt(spread / (n + 2))  # of a mean with Dirichlet weights
+def _with_more(n: float, variance: float, distance: float, more: float) -> tuple[float, float]:
+    """Return how far more reports at a distance move the mean, and the new standard error."""
+    shift = more * distance / (n + more)
+    spread = (n * variance + more * distance**2) / (n + more) - shift**2
+    return shift, math.sqrt(spread / (n + more + 1))  # of a mean with Dirichlet weights
 
 
 def _sequence(
@@ -366,11 +366,10 @@ def _sequence(
     """Return the lower and upper margins that hold at all looks."""
     reach = reach_at_all_looks(n, 2 * probability - 1)
     farthest = max(mean - limits.reports[0], limits.reports[1] - mean)
-    light = farthest <= _LIGHT * math.sqrt(variance * n)
+    light = farthest <= _LIGHT / 2 * math.sqrt(variance * n)
     jumps = (0.0, 0.0) if light else limits.jumps(mean)  # which takes the law
-    below, above = (
-        _with_one_more(n, variance, jump if math.isfinite(jump) else 0.0) for jump in jumps
-    )
+    more = -math.log(max(2 - 2 * probability, sys.float_info.min)) / 2  # 1.5 people at 95 %
+    below, above = (_with_more(n, variance, j if math.isfinite(j) else 0.0, more) for j in jumps)
     return below[0] + reach * below[1], above[0] + reach * above[1]
 
 
