@@ -206,7 +206,7 @@ def _noise(
             return None
         # The noise of (1 + r)y − ry' for r in [0, 1] has 1 to 5 times that of an answer.
         least, most = float(law.variances[0].min()), 5 * float(law.variances[1].max())
-        return NoiseVariance(None, least, most, Basis.BOUNDED)
+        return NoiseVariance(None, max(least, 0.0), most, Basis.BOUNDED)  # rounded below 0
     if not isinstance(campaign, ValueCampaign):
         return None
     mechanism = campaign.point_mechanism

@@ -37,8 +37,9 @@ class SmoothedRegion:
     f(x) is the probability that x, moved by a Gaussian, lies inside. It is smooth in every
     direction, corners included, so that planar Laplace noise can be undone. Cells of h/8 rasterise
     the region, and 8 × 8 parts of them its boundary: f, and the mean of its estimator, are off by
-    less than 1e-7 for polygons. For other regions they are by less than 1e-6 at straight edges, by
-    3e-5 at right corners and small discs, and by up to 0.003 at what is narrower than h/40.
+    less than 1e-7 for polygons, 1e-6 if dozens of strips lie within h. For other regions they are
+    by less than 1e-6 at straight edges, by 3e-5 at right corners and small discs, and by up to
+    0.003 at what is narrower than h/40.
 
     Args:
         region: what is inside: a soft indicator in two dimensions (where its signed distance is
