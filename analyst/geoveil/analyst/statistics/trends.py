@@ -109,6 +109,10 @@ def trend(
     spreads = np.array([sample.margins(confidence_at(1.0)).max(axis=0) for sample in samples])
     spreads[spreads == 0] = math.inf  # all are equal, and nothing bounds them
     spreads[:, np.isfinite(spreads).sum(axis=0) < 2] = 1.0
+    # At least the usual one of as many reports, or weights would follow the errors of shares.
+    root = np.sqrt([[sample.of.n] for sample in samples])
+    usual = np.nanmedian(np.where(np.isfinite(spreads), root * spreads, np.nan), axis=0)
+    spreads = np.maximum(spreads, usual / root)
     weights = (spreads.min(axis=0) / spreads) ** 2
     middle = (weights * t[:, None]).sum(axis=0) / weights.sum(axis=0)
     away = t[:, None] - middle
