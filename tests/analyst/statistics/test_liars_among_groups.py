@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from geoveil.analyst import JointEstimates, compare, trend
 from geoveil.gp import GeoPrivacy
@@ -63,7 +64,8 @@ def test_comparisons_and_trends_hold_with_liars_in_each():
     assert (wide.p_values > thin.p_values).all()
     assert "2 % of the reports say anything" in wide.notes[-1]
     flat, doubtful = (trend(*found, people="same") for found in (several, doubted))
-    weights = 1 / np.array([found.covariance[0, 0] for found in several])
+    spreads = np.array([found.margins_at(float(1 - 2 * norm.sf(1))).max() for found in several])
+    weights = 1 / np.maximum(spreads, np.median(spreads)) ** 2
     middle = weights @ [0, 1, 2] / weights.sum()
     slopes = weights * (np.arange(3) - middle)
     slopes /= slopes @ np.arange(3)
