@@ -253,8 +253,8 @@ def _clipped(
     inside = squares(inside[block.ravel()], cells, 1.0)
     inside = squares(inside[home], middle, 1 / _PARTS)
     share = shapely.area(inside) * (_PARTS / grid.cell) ** 2
-    some, at = share > 0, middle.copy()
-    at[some] = (shapely.get_coordinates(shapely.centroid(inside[some])) - grid.origin) / grid.cell
+    held, at = share > 0, middle.copy()
+    at[held] = (shapely.get_coordinates(shapely.centroid(inside[held])) - grid.origin) / grid.cell
     return share, at
 
 
