@@ -56,6 +56,13 @@ CONTROLS: dict[str, History] = {
     ],
 }
 DISAGREED: dict[str, History] = {
+    "a clock goes back to before the date by which a campaign was closed": [
+        Clock(timedelta(days=31, seconds=60)),
+        Create(POINTS),
+        Close(POINTS),
+        Clock(timedelta(days=10)),
+        Fetch(POINTS),
+    ],
     "a campaign whose creation was lost has no reports, though one may have been sent": [
         Kill(at=1),
         Create(),

@@ -147,7 +147,10 @@ class Service:
         return digest
 
     async def close_campaign(self, campaign_id: str) -> None:
-        """Close a campaign: once this returns it takes no new reports; idempotent."""
+        """Close a campaign: once this returns it takes no new reports; idempotent.
+
+        Where its date has closed it, that lasts as long as the clock is not set back.
+        """
         record = await self._reader.call(lambda store: store.get_campaign(campaign_id))
         # Otherwise its date has closed it, so nobody stopped it because of the estimates.
         if self._clock() - self._skew < record.closes:
