@@ -202,7 +202,7 @@ def test_a_person_counts_whose_noise_points_away_from_their_mean():
     ],
 )
 def test_values_far_from_zero_lose_no_third_moment(kind, privacy):
-    """Of four people; 100,000 added to values from 0 to 3. Control: moments measured from 0."""
+    """Four people have values from 0 to 3, or 100,000 more. The control measures from 0."""
     people, share = np.array([0.2, 0.9, 1.5, 3.0]), np.array([0.4, 0.1, 0.2, 0.3])
 
     def asked(away):

@@ -103,7 +103,7 @@ def test_a_form_in_the_clear_has_the_summary_of_statsmodels(
 
 @pytest.mark.parametrize("of", [0, 1])
 def test_predictions_of_a_group_have_the_interval_of_its_coefficient(of: int) -> None:
-    """Of 1 in 25 people with 1. Control: a margin without skewness."""
+    """One person in 25 has 1, the others 0. The control is a margin without skewness."""
     rng = np.random.default_rng(6)
     campaign = form(number("last", 0.02, least=0.0, most=1.0), choice("rents", 2, None))
     answers = [(rng.random(400) < 0.04).astype(float), rng.integers(0, 2, 400)]

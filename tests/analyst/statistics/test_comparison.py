@@ -182,8 +182,9 @@ def test_trends_are_lines_of_weighted_least_squares():
 
 
 def test_the_weights_of_a_trend_do_not_follow_the_errors_of_shares():
-    """Of 300 people, on a line from 0.99 to 0.001, each once an error above it and once below:
-    errors cancel within a tenth of a standard error. Control: weights of the errors alone."""
+    """The shares of 300 people fall on a line from 0.99 to 0.001; each is told twice, a standard
+    error above the line and one below it. The slope is within a tenth of its standard error of
+    the line's. The control takes weights from the standard errors alone."""
     line, times = np.linspace(0.99, 0.001, 60), np.linspace([0.0, 1e-6], [59.0, 59.000001], 60)
     error = np.sqrt(line * (1 - line) / 300)
     (of,) = (joint_of(QUERIES[:1], points) for points in campaigns(incomes(), 300, 1))

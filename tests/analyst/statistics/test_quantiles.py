@@ -181,10 +181,11 @@ def test_the_interquartile_range_knows_how_its_ends_go_together():
 
 
 def test_the_difference_of_quantiles_holds_across_a_gap():
-    """Of all people 24.9 % hold 0, the others 1 million: both quartiles are near a million.
+    """24.9 % of all people hold 0, the others 1 million, so both quartiles are near a million.
 
-    A sample of 2,000 people with 25.4 % at 0, half a standard error more, has one at either. The
-    law Beta(2, 2) gives the difference. Control: the normal interval, half as long as the gap.
+    In a sample of 2,000 people 25.4 % hold 0, half a standard error more, so its first quartile is
+    near 0. The law Beta(2, 2) gives the true difference. The control is the normal interval, which
+    is half as long as the gap.
     """
     rng = np.random.default_rng(12)
     points = np.where(np.arange(2_000) < 508, 0.0, 1e6) + rng.laplace(0, 8_000.0, 2_000)
