@@ -254,6 +254,8 @@ def test_a_wrong_argument_is_refused(wrong: Any) -> None:
         of_choice.predict({"rents": "o9"})
     with pytest.raises(ParameterError, match="one or more"):
         made.predict()
+    with pytest.raises(ParameterError, match="one or more mappings"):
+        made.predict([{"rents": "o1"}])  # type: ignore[arg-type]
 
 
 @pytest.mark.deep(keep=0)

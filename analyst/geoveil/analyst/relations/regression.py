@@ -115,7 +115,7 @@ class RegressionEstimates(ParameterEstimates):
         """
         from scipy.special import expit
 
-        if not people:
+        if not people or not all(isinstance(person, Mapping) for person in people):
             raise ParameterError("people", people, "one or more mappings")
         design = np.stack([self._covariates(person) for person in people])
         index = design @ self.values
