@@ -198,15 +198,11 @@ def _noise(
     if shown.HasField("noise_variance"):
         noise = shown.noise_variance
         return NoiseVariance(noise.value, noise.ci_low, noise.ci_high, Basis.ESTIMATED)
-    if of_points:
+    if of_points or (isinstance(campaign, StatisticCampaign) and not campaign.extrapolated):
         return None
     if isinstance(campaign, StatisticCampaign):
-        law = campaign.mechanisms[column].law() if campaign.extrapolated else None
-        if law is None:
-            return None
-        # The noise of (1 + r)y − ry' for r in [0, 1] has 1 to 5 times that of an answer.
-        least, most = float(law.variances[0].min()), 5 * float(law.variances[1].max())
-        return NoiseVariance(None, max(least, 0.0), most, Basis.BOUNDED)  # rounded below 0
+        most = campaign.noise_factor * campaign.mechanisms[column].largest_variance
+        return NoiseVariance(None, 0.0, most, Basis.BOUNDED)  # whoever is far away has none
     if not isinstance(campaign, ValueCampaign):
         return None
     mechanism = campaign.point_mechanism

@@ -363,11 +363,8 @@ def _errors(campaign: StatisticCampaign, participants: int) -> list[tuple[float,
     answers = participants / (1 if campaign.allocation.answers_all else campaign.columns)
     errors = []
     for question, mechanism in zip(campaign.questions, campaign.mechanisms, strict=True):
-        low, high = question.query.profile.bounds
-        noise, spread = mechanism.largest_variance, (high - low) / 2
-        if campaign.extrapolated:  # answers are (1 + r)y − ry' for r in [0, 1]
-            noise, spread = 5 * noise, 3 * spread
-        variance = noise + spread**2
+        low, high = campaign.widened(question.query.profile.bounds)
+        variance = campaign.noise_factor * mechanism.largest_variance + ((high - low) / 2) ** 2
         errors.append((math.sqrt(variance / answers), question.label))
     return errors
 

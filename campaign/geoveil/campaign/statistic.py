@@ -127,16 +127,16 @@ class StatisticCampaign(AttributeCampaign):
     @lazy
     def ranges(self) -> tuple[tuple[int, int], ...]:
         beyond = LIKELY_BEYOND / self.answers
-        return tuple(self._widened(m.likely_range(beyond)) for m in self.mechanisms)
+        return tuple(self.widened(m.likely_range(beyond)) for m in self.mechanisms)
 
     @property
     def releasable(self) -> tuple[tuple[int, int], ...]:
-        return tuple(self._widened(mechanism.grid_range) for mechanism in self.mechanisms)
+        return tuple(self.widened(mechanism.grid_range) for mechanism in self.mechanisms)
 
     def _limits(self, column: int) -> Limits:
         mechanism = self.mechanisms[column]
         means = mechanism.limits.means
-        limits = replace(super()._limits(column), means=self._widened(means))
+        limits = replace(super()._limits(column), means=self.widened(means))
         if self.extrapolated:
             return replace(limits, possible=means)
         return replace(limits, moments=mechanism.report_moments) if self._all_built_in else limits
@@ -146,8 +146,13 @@ class StatisticCampaign(AttributeCampaign):
         """Whether answers are extrapolated from two readings."""
         return self.readings is not None and self.readings.extrapolated
 
-    def _widened(self, ends: tuple[_Number, _Number]) -> tuple[_Number, _Number]:
-        """Return the range of reports from the range of an answer."""
+    @property
+    def noise_factor(self) -> int:
+        """The most by which the noise of (1 + r)y − ry', r in [0, 1], exceeds that of y."""
+        return 5 if self.extrapolated else 1
+
+    def widened(self, ends: tuple[_Number, _Number]) -> tuple[_Number, _Number]:
+        """Return the range of reports, or of their means, from the range of an answer's."""
         low, high = ends
         return (2 * low - high, 2 * high - low) if self.extrapolated else ends
 
