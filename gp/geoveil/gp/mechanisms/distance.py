@@ -155,11 +155,13 @@ class DebiasedLaplace(QueryMechanism):
         return self._law(self.query.attained_range)
 
     def report_moments(self) -> ReportMoments:
-        return self._law()
+        # No cap clips a perturbed number.
+        answered = self.query.unclipped if self.query.nests else self.query
+        return self._law(answered.attained_range)
 
-    def _law(self, *limits: tuple[float, float]) -> ReportMoments:
+    def _law(self, limits: tuple[float, float]) -> ReportMoments:
         query = self.query.unclipped
-        law = law_of_profile(query.profile, self.scale, float(self._undo), *limits)
+        law = law_of_profile(query.profile, self.scale, float(self._undo), limits)
         if not isinstance(query, Range):
             return law
         # Some people's answers may be made from points, where noise can cross the whole range.
