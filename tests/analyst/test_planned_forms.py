@@ -11,6 +11,7 @@ import pytest
 from geoveil.analyst import (
     Correlation,
     CrossTable,
+    FormReports,
     FormStatistic,
     Mean,
     MeanBy,
@@ -23,7 +24,7 @@ from geoveil.analyst import (
     simulated,
 )
 from geoveil.campaign import Field
-from geoveil.gp import ParameterError
+from geoveil.gp import ParameterError, SeededSource
 
 from .relations.forms import choice, form, number, ordinal
 
@@ -110,6 +111,18 @@ def test_a_field_that_is_not_asked_gives_its_epsilon_to_others() -> None:
     assert sum(epsilons.values()) == pytest.approx(4.0)
     assert max(epsilons, key=lambda name: epsilons[name]) == "income"
     assert best.errors(2_000)[0]["mean of income"][1] < plan.errors(2_000)[0]["mean of income"][1]
+
+
+def test_planned_numbers_are_clamped_as_those_of_devices() -> None:
+    """Control: planned as they are in the sample, the mean is 505 and the error above 20."""
+    income = number("income", 2.0, least=0.0, most=20.0)
+    sample = [{"income": 10.0}, {"income": 1_000.0}]
+    (rows,) = PlannedForm((income,), sample, [Wish("mean", Mean("income"))]).errors(2_000)
+    reports = income.release_many(np.resize([10.0, 1_000.0], (2_000, 1)), SeededSource(1))
+    (printed,) = FormReports(form(income), reports).ask(Mean("income")).rows()
+    (value, error) = rows["mean of income"]
+    assert value == pytest.approx(printed["estimate"], abs=0.5)
+    assert error == pytest.approx(printed["ci_high"] - printed["estimate"], rel=0.05)
 
 
 def _file(tmp_path: Path, **cells: str) -> Path:

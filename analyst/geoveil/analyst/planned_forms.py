@@ -250,7 +250,8 @@ def simulated(
         integers = np.asarray(held)
         if isinstance(field, PointField):
             of = field.mechanism
-            integers = np.rint(of.simulate(integers.astype(np.float64), rng) / of.step)
+            points = field.clamped(integers.astype(np.float64))
+            integers = np.rint(of.simulate(points, rng) / of.step)
         elif isinstance(field, CategoryField) and field.mechanism is not None:
             integers = field.mechanism.simulate(integers, rng)
         columns.append(integers.astype(np.int64).reshape(len(held), -1))

@@ -234,13 +234,16 @@ class PointField(Field):
 
     def release_many(self, values: Array, source: RandomSource | None = None) -> NDArray[np.int64]:
         """Return the reports of many people, given their values, (n, columns)."""
-        plane, ends = self.attribute.coordinates, self._release.ends
+        plane = self.attribute.coordinates
         if plane is not None:
             return self.mechanism.release_many(plane.project(values), source)
         points = np.array([self.prepare(value) for (value,) in values.tolist()], np.float64)
-        return self.mechanism.release_many(
-            points if ends is None else np.clip(points, *ends), source
-        )
+        return self.mechanism.release_many(self.clamped(points), source)
+
+    def clamped(self, points: Array) -> Array:
+        """Return many points as devices perturb them, numbers clamped to the range."""
+        ends = self._release.ends
+        return points if ends is None else np.clip(points, *ends)
 
 
 @dataclass(frozen=True, kw_only=True)
