@@ -15,6 +15,7 @@ from geoveil.analyst import (
     FormStatistic,
     Mean,
     MeanBy,
+    MeanMap,
     PlannedForm,
     Regression,
     Shares,
@@ -22,11 +23,12 @@ from geoveil.analyst import (
     form_plan,
     sample_of,
     simulated,
+    wish_in,
 )
 from geoveil.campaign import Field
 from geoveil.gp import ParameterError, SeededSource
 
-from .relations.forms import choice, form, number, ordinal
+from .relations.forms import choice, form, number, ordinal, place
 
 STATISTICS: dict[str, FormStatistic[Any]] = {
     "shares": Shares("rents"),
@@ -94,7 +96,7 @@ def _plan(*wishes: Wish, seed: int = 1) -> PlannedForm:
 
 
 @pytest.mark.deep(keep=0, rest=1)
-@pytest.mark.parametrize("wanted", [1.5, 0.2])
+@pytest.mark.parametrize("wanted", [30.0, 1.5, 0.2])
 def test_so_many_people_as_are_planned_have_the_error_that_is_wanted(wanted: float) -> None:
     wish = Wish("mean income", Mean("income"), wanted)
     plan = _plan(wish)
@@ -111,6 +113,24 @@ def test_a_field_that_is_not_asked_gives_its_epsilon_to_others() -> None:
     assert sum(epsilons.values()) == pytest.approx(4.0)
     assert max(epsilons, key=lambda name: epsilons[name]) == "income"
     assert best.errors(2_000)[0]["mean of income"][1] < plan.errors(2_000)[0]["mean of income"][1]
+
+
+@pytest.mark.deep(keep=0)
+def test_a_statistic_takes_as_many_people_as_determine_it() -> None:
+    wish = wish_in("regression", "income~age @ age=20")
+    people = (plan := _plan(wish)).people_for(wish)
+    assert 2 < people < 100
+    assert plan.errors(people)[0]["age"][1] <= 20
+
+
+def test_each_place_of_a_map_has_a_row() -> None:
+    fields = (number("income", 8.0, least=0.0), place("home", 500.0))
+    sample = [{"income": x, "home": (east, 40.7)} for x, east in ((20.0, -73.98), (60.0, -73.82))]
+    wish = Wish("map", MeanMap("income", "home", (-74.06, 40.69, -73.74, 40.71), (2, 2), 1_500))
+    (rows,) = PlannedForm(fields, sample, [wish]).errors(500, 500)
+    values = [value for value, _ in rows.values()]
+    assert list(rows)[1:3] == ["-73.82000, 40.69500", "-73.98000, 40.70500"]
+    assert values == pytest.approx([20, 60, 20, 60], rel=0.1)
 
 
 def test_planned_numbers_are_clamped_as_those_of_devices() -> None:
@@ -167,3 +187,6 @@ def test_a_mean_of_groups_that_noise_hides_has_an_endless_error() -> None:
     hidden = Wish("by", MeanBy("income", "rents"))
     (rows,) = PlannedForm(fields, [{"income": 1, "rents": "o1"}] * 2, [hidden]).errors(2)
     assert [error for _, error in rows.values()] == [math.inf] * 2
+    wish = hidden._replace(error=1.0)
+    with pytest.raises(ParameterError, match="error of by"):
+        PlannedForm(fields, [{"income": 1, "rents": "o1"}] * 2, [wish]).people_for(wish)

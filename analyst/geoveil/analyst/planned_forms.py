@@ -42,6 +42,8 @@ _PEOPLE = 20_000
 """People simulated at once; errors for more people are extrapolated."""
 _TIMES = 100
 """The most simulations; few people need many of them."""
+_TRIES, _NEAR = 8, 0.95
+"""The most numbers of people tried, and the part of the wanted error that is near enough."""
 _SEARCHED = 4_000
 """People simulated for each division of ε."""
 _MOST_ROWS = 200_000
@@ -162,20 +164,38 @@ class PlannedForm:
                 raise
             except GeoVeilError as error:
                 raise AnalystError(f"{wish.text}, of {n:,} reports: {error}") from error
-            labels = [", ".join(x for x in row.values() if isinstance(x, str)) for row in rows]
-            answers.append(dict(zip(labels, map(_reach, rows), strict=True)))
+            answers.append(dict(zip(map(_label, rows), map(_reach, rows), strict=True)))
         return answers
 
     def people_for(self, wish: Wish) -> int:
-        """Return how many people a statistic needs for its wanted error."""
+        """Return how many people a statistic needs for its wanted error, which they then have.
+
+        Raises:
+            ParameterError: if not even 20,000 people give every row an error.
+        """
         alone = replace(self, wishes=[wish])
-        people = _PEOPLE
-        for _ in range(3):  # errors of few fall a little faster than with the root
-            ratio = _worst(wish, alone.errors(people)[0])
-            people = max(math.ceil(people * min(ratio, 1e3) ** 2), 2)
-            if people > _PEOPLE:
+        every = alone.errors(_PEOPLE)[0]
+        ratio = _worst(wish, every)
+        if math.isinf(ratio):
+            expected = f"that of one row, as {_PEOPLE:,} reports leave some without an interval"
+            raise ParameterError(f"error of {wish.text}", wish.error, expected)
+        if ratio > 1:
+            return math.ceil(_PEOPLE * ratio**2)
+        few, enough, people = 1, _PEOPLE, _PEOPLE
+        for _ in range(_TRIES):
+            # Errors of few fall faster than with the root.
+            wanted = people * ratio ** (2.0 if ratio < 0.5 else 1.3)
+            wanted = math.sqrt(few * enough) if math.isinf(ratio) else wanted
+            people = min(max(round(wanted), few + 1), enough - 1)
+            try:
+                rows = alone.errors(people)[0]
+                ratio = _worst(wish, rows) if len(rows) == len(every) else math.inf
+            except GeoVeilError:  # so few do not determine it
+                ratio = math.inf
+            few, enough = (few, people) if ratio <= 1 else (people, enough)
+            if _NEAR <= ratio <= 1 or enough - few <= 1:
                 break
-        return people
+        return enough
 
     def shared_out(self, epsilon: float) -> "PlannedForm":
         """Return the form whose fields divide this ε so that its statistics have the least errors.
@@ -258,9 +278,17 @@ def simulated(
     return FormReports(campaign, np.concatenate(columns, axis=1))
 
 
+def _label(row: Mapping[str, Any]) -> str:
+    """Return the words of a row, or its place on a map."""
+    words = [x for x in row.values() if isinstance(x, str)]
+    return ", ".join(words or [f"{row[axis]:.5f}" for axis in ("longitude", "latitude")])
+
+
 def _reach(row: Mapping[str, Any]) -> tuple[float, float]:
     """Return the estimate of a row, and the distance to the farther end of its interval."""
     value = row["estimate"]
+    if math.isnan(value):
+        return value, math.inf
     return value, max(row["ci_high"] - value, value - row["ci_low"])
 
 
@@ -295,7 +323,7 @@ def form_plan(plan: PlannedForm, participants: int | None, epsilon: float | None
                 "target_error": wish.error,
                 "participants": None if wish.error is None else plan.people_for(wish),
                 "rows": [
-                    {"row": row, "expected": float(value), "error_95": finite(float(error))}
+                    {"row": row, "expected": finite(float(value)), "error_95": finite(float(error))}
                     for row, (value, error) in rows.items()
                 ],
             }

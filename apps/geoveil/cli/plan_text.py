@@ -268,7 +268,7 @@ def print_form(report: Record) -> None:
         print_table(
             ("statistic", "row", "expected", "95 % error"),
             (
-                (of["statistic"], row["row"], f"{row['expected']:.4g}", _error_of(row))
+                (of["statistic"], row["row"], _or_dash(row["expected"], "{:.4g}"), _error_of(row))
                 for of in report["statistics"]
                 for row in of["rows"]
             ),

@@ -183,12 +183,14 @@ class ParameterEstimates(Correlated):
 
     def rows(self) -> list[dict[str, Any]]:
         errors, (below, above) = self.standard_errors, self.margins_at(self.confidence)
+        with np.errstate(divide="ignore", invalid="ignore"):  # as few fit exactly
+            z = self.values / errors
         return rows_of(
             {
                 "name": self.names,
                 "estimate": self.values,
                 "standard_error": errors,
-                "z": self.values / errors,
+                "z": z,
                 "p_value": two_sided(self.values, self.margins_at),
                 "ci_low": self.values - below,
                 "ci_high": self.values + above,
