@@ -22,6 +22,7 @@ from geoveil.gp import (
     Range,
     SmoothedRegion,
     SmoothMechanism,
+    TabulatedProfile,
     Threshold,
     UnsupportedError,
 )
@@ -264,6 +265,41 @@ def test_the_bounds_are_met_by_people_who_make_noise_largest():
         assert getattr(found, end) == pytest.approx(noise, abs=1e-4)
     with pytest.raises(ParameterError, match="noise variance"):
         NoiseVariance(None, 1.0, 0.5, Basis.BOUNDED)
+
+
+@pytest.mark.parametrize("zero", [1_900.0, 1e5])
+def test_bounds_do_not_depend_on_where_numbers_have_their_zero(zero):
+    """Of years of birth, say, of 100,000 people, from what reports say of them on average.
+
+    Control: the mean of y² − y tells less of numbers far from 0 than their noise may be.
+    """
+    found, people, steep = [], np.linspace(30.0, 90.0, 61), (0.0, 1.25, 1.25, 1.25, 1.25, 0.0)
+    for first in (0.0, zero):
+        years = tuple(first + year for year in (0.0, 10.0, 110.0, 120.0))
+        table = TabulatedProfile((0.0, 20.0, 100.0, 120.0), years, steep)
+        mechanism = DebiasedLaplace(Linear(table, 1.0), PRIVACY)
+        value, noise, limits = mechanism.mean(people), mechanism.variance(people), mechanism.limits
+        mean, n = float(value.mean()), 100_000
+        excess = float(np.mean(noise + (value - first) * (value - first - 120.0)))
+        ends = mean - 0.2, mean + 0.2
+        found.append(bounded_noise_variance(mechanism, n, ends, excess, limits, 0.95))
+    assert found[1].low == pytest.approx(found[0].low, rel=1e-3)
+    assert found[1].high == pytest.approx(found[0].high, rel=1e-3)
+    assert found[0].low > 0.8 * noise.mean()
+    u, top = np.mean(noise + value**2 - value), limits.reports[1] ** 2 - limits.reports[1]
+    assert 1.96 * math.sqrt((top - u) * (u + 0.25) / n) > mechanism.largest_variance
+
+
+def test_the_noise_of_a_few_people_may_be_unseen():
+    """Of 1,000 people 20 are at a threshold that is 1/20 of the noise wide: with the probability
+    0.6 none of them answers anything but 0 or 1. Control: the error of the mean of y² − y by the
+    answers themselves."""
+    mechanism = DebiasedLaplace(Threshold(0.0, 1.0, "smoothstep"), GeoPrivacy(1.0, per=20.0))
+    noise, limits = 0.02 * mechanism.variance([0.0])[0], Limits(mechanism.range, (0.0, 1.0))
+    assert math.exp(-0.5 / 20.0) ** 20 > 0.6
+    assert noise <= bounded_noise_variance(mechanism, 1_000, (0.0, 0.02), 0.0, limits, 0.95).high
+    _, high = limits.reports
+    assert 1.96 * math.sqrt((high**2 - high) / 4 / 1_000) < 0.1 * noise
 
 
 def test_noise_that_is_the_same_everywhere_is_known_exactly():

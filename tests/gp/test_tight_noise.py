@@ -100,8 +100,8 @@ def test_noise_follows_from_the_mean_and_the_variance_of_debiased_answers(monkey
         mechanism, beyond = DebiasedLaplace(Linear(table, 1.0), privacy), []
         (mean, second, _), limits = mechanism.law().points.T, Limits(mechanism.range, table.bounds)
         for f, v in zip(*mechanism.moments(s), strict=True):
-            around = f - 1e-6, f + 1e-6
-            stated = bounded_noise_variance(mechanism, 10**12, around, v + f * f - f, limits, 0.95)
+            around, excess = (f - 1e-6, f + 1e-6), v + np.prod(f - np.array(table.bounds))
+            stated = bounded_noise_variance(mechanism, 10**12, around, excess, limits, 0.95)
             assert v <= stated.high <= 1.05 * v
             rows, ends = [mean, -mean, second, -second], [f, -f, v + f * f, -v - f * f]
             high = -_least(-mechanism.law().variances[1], np.array(rows), np.array(ends) + 1e-6)
@@ -133,17 +133,20 @@ def test_some_people_have_all_noise_that_others_may_have(seed, monkeypatch):
     near = [(at[:, None] + way * away).ravel() for way in (1, -1)]
     people = np.concatenate([np.linspace(at[0], at[-1], 4_001), *near])
     f, v = mechanism.moments(people)
-    square, limits = v + f * f - f, Limits(mechanism.range, table.bounds)
-    top = max(y * y - y for y in limits.reports)
+    (low, high), limits = table.bounds, Limits(mechanism.range, table.bounds)
+    square, least = v + (f - low) * (f - high), (high - low) ** 2 / 4
+    top, more = max((y - low) * (y - high) for y in limits.reports), 1.959964**2 / n
     answers = []
     means, noises = mechanism.moments(at)
     for knot in (8, int(np.argmax(means)), int(np.argmin(means))):
         mean, noise = float(means[knot]), float(noises[knot])
-        around, excess = (mean - 1e-6, mean + 1e-6), noise + mean * mean - mean
-        slack = 1.959964 * math.sqrt((top - excess) * (excess + 0.25) / n)
-        ends = np.array([around[1], -around[0], excess + slack, slack - excess])
+        around, excess = (mean - 1e-6, mean + 1e-6), noise + (mean - low) * (mean - high)
+        # (u − excess)² = more·(top − u)(u + least)
+        terms = 1 + more, -2 * excess - more * (top - least), excess**2 - more * top * least
+        first, last = np.sort(np.roots(terms))
+        ends = np.array([around[1], -around[0], last, -first])
         most = -_least(-v, np.array([f, -f, square, -square]), ends)
-        answers.append((around, excess, noise, min(most, noise + slack)))
+        answers.append((around, excess, noise, min(most, noise + last - excess)))
     _, _, noise, attained = answers[0]
     assert attained > 10 * noise
 

@@ -66,15 +66,15 @@ def bounded_noise_variance(
     """Return bounds of the noise variance that hold for any people.
 
     At the distance s, a mechanism has a public mean m(s) and variance V(s). Answers reveal E m(s)
-    and, if they have ends, E[V(s) + m(s)² − m(s)], up to sampling errors. The bounds are the least
-    and greatest E V(s) over all laws of s that agree: two linear programmes, whose dual solutions
-    prove them. The result is exact if the noise is the same everywhere.
+    and, if they have ends, E[V(s) + (m(s) − a)(m(s) − b)], a and b the ends of means, up to
+    sampling errors. The bounds are the least and greatest E V(s) over all laws of s that agree: two
+    linear programmes, whose dual solutions prove them. They are equal if all noise is the same.
 
     Args:
         mechanism: the mechanism of one query; if it is biased, answers reveal nothing about s.
         n: answers, ≥ 2.
         mean: the ends of a confidence interval for the mean of answers.
-        excess: the mean of y² − y over the answers.
+        excess: the mean of (y − a)(y − b) over the answers: of shares, of y² − y.
         confidence: confidence of the allowance for sampling errors, in (0, 1).
 
     Raises:
@@ -102,15 +102,14 @@ def bounded_noise_variance(
         rows += [value, -value]
         ends += [mean[1] - origin, origin - mean[0]]
     if mechanism.unbiased and limits.bounded:
-        square = second + (2 * origin - 1) * value  # y² − y, less what it is at the origin
-        top = max(y * y - y for y in limits.reports)
-        spread = max((top - excess) * (excess + 0.25), 0.0)  # y² − y is at least −1/4
-        slack = critical_value_of_one(confidence) * math.sqrt(spread / n)
+        low, high = limits.means
+        square = second + (2 * origin - low - high) * value + (origin - low) * (origin - high)
+        lowest, top = -((high - low) ** 2) / 4, max((y - low) * (y - high) for y in limits.reports)
         rows += [square, -square]
-        from_origin = excess - (origin**2 - origin)
-        ends += [from_origin + slack, slack - from_origin]
-        middle = min(max(mean[0], 0.5), mean[1])
-        total = excess + slack + middle - middle**2  # noise has at most the variance of reports
+        fewest, most = _mean_between(excess, (lowest, top), n, critical_value_of_one(confidence))
+        ends += [most, -fewest]
+        middle = min(max(mean[0], (low + high) / 2), mean[1])
+        total = most + (middle - low) * (high - middle)  # no noise exceeds reports'
     if rows:
         low = max(_least(noise[0], np.array(rows), np.array(ends)), least)
         high = min(-_least(-noise[1], np.array(rows), np.array(ends)), greatest)
@@ -119,6 +118,23 @@ def bounded_noise_variance(
     low = low if low > _CONSTANT * greatest else 0.0  # rounding
     basis = Basis.LOOSE if law.loose else Basis.BOUNDED
     return NoiseVariance(None, low, max(low, min(high, total)), basis)
+
+
+def _mean_between(
+    mean: float, ends: tuple[float, float], n: int, critical: float
+) -> tuple[float, float]:
+    """Return the expected means from which a mean is a critical number of their errors away.
+
+    Numbers between ends have at most the variance of those at the ends [BD00]: it is Wilson's
+    interval of a share, which is long where a few people may have most of the mean.
+    """
+    low, length = ends[0], ends[1] - ends[0]
+    share, more = (mean - low) / length, critical**2 / n
+    reach = math.sqrt(max(share * (1 - share), 0.0) * more + more**2 / 4)
+    least, most = (
+        low + length * (share + more / 2 + side * reach) / (1 + more) for side in (-1, 1)
+    )
+    return min(least, mean), max(most, mean)
 
 
 def _least(goal: Array, rows: Array, ends: Array) -> float:
@@ -303,7 +319,8 @@ class LabelledEstimate:
             return None
         variance, noise = self._variance, self.noise
         if noise is None and self.mechanism is not None and self.value is not None:
-            excess = variance + self.value**2 - self.value
+            low, high = self.limits.means
+            excess = variance + (self.value - low) * (self.value - high)
             ends = self.ci_low, self.ci_high
             try:
                 noise = bounded_noise_variance(
