@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,8 @@ _MOST = 1 << 17
 _FEWEST = 256
 _FINE = 4096
 """Twice the largest multiple that can be seen from ranks of reports."""
-_PAIRED, _LATER = 256, 8
-"""Twice the largest multiples of two numbers in a row, and the largest lag of one."""
+_PAIRED, _LATER = 256, (range(1, 5), range(5, 9))
+"""Twice the largest multiples of two numbers in a row, and the lags of one."""
 _GROUPS, _FEW = (1, 4, 16, 64), 5
 """Neighbouring bins counted together, and the least expected count with a law of chi-square."""
 _EQUAL = 512
@@ -69,52 +70,63 @@ def likeliest(u: Array, fine: int = _FINE) -> Follows:
 
     A number may depend on a multiple up to fine/2 of one up to 8 before, or on sums of two.
     """
+    from scipy.fft import next_fast_len
+
     u = u[:_MOST]
     n, columns = u.shape
-    size = 1 << (2 * n - 1).bit_length()
-    powers = {k: np.exp(2j * np.pi * k * u).astype(np.complex64) for k in _MULTIPLES}
-    targets = {j: np.fft.fft(powers[j], size, axis=0) for j in _HARMONICS}
-    lags = np.concatenate([np.arange(size // 2), np.arange(-size // 2, 0)])
-    few = np.abs(lags) > n - min(_FEWEST, n)
-    counts = np.maximum(n - np.abs(lags), 1)
+    size: Any = next_fast_len(2 * n)
+    powers = {k: np.exp(2j * np.pi * k * u.T).astype(np.complex64) for k in _MULTIPLES}
+    # Four transforms together take little more time than one.
+    targets = np.fft.fft(np.stack([powers[j] for j in _HARMONICS], axis=1), size)
+    lags = np.concatenate([np.arange(size - size // 2), np.arange(-(size // 2), 0)])
+    weights = (1 / np.maximum(n - np.abs(lags), 1)).astype(np.float32)
+    weights[np.abs(lags) > n - min(_FEWEST, n)] = 0
     best, chosen = 0.0, Follows(((0, 0, 1),), 1, 0)
     for sources in _sources(columns):
         made = np.ones(n, np.complex64)
         for place, column, multiple in sources:
-            made *= np.roll(powers[multiple][:, column], -place)
+            made *= np.roll(powers[multiple][column], -place)
         made[n - max(place for place, _, _ in sources) :] = 0
-        spectrum = np.conj(np.fft.fft(made, size))
-        harmonics = _HARMONICS if len(sources) == 1 else (1,)
-        for column, multiple in product(range(columns), harmonics):
-            power = np.abs(np.fft.ifft(spectrum * targets[multiple][:, column])) ** 2 / counts
-            power[few] = 0
-            power[[place for place, c, _ in sources if c == column]] = 0
-            lag = int(np.argmax(power))
-            if power[lag] > best:
-                best = float(power[lag])
-                chosen = Follows(sources, int(lags[lag]), column, multiple)
+        tested = targets if len(sources) == 1 else targets[:, :1]
+        power = _squared(np.fft.ifft(np.conj(np.fft.fft(made, size)) * tested)) * weights
+        for place, column, _ in sources:
+            power[column, :, place] = 0
+        at = np.unravel_index(int(np.argmax(power)), power.shape)
+        if power[at] > best:
+            on, harmonic, lag = map(int, at)
+            best = float(power[at])
+            chosen = Follows(sources, int(lags[lag]), on, _HARMONICS[harmonic])
     return max(((best, chosen), *_multiples(u, fine)), key=lambda pair: pair[0])[1]
+
+
+def _squared(numbers: NDArray[np.complexfloating[Any, Any]]) -> NDArray[np.floating[Any]]:
+    return np.asarray(np.square(numbers.real) + np.square(numbers.imag))
 
 
 def _multiples(u: Array, fine: int) -> Iterator[tuple[float, Follows]]:
     """Yield the multiples of neighbours on which a number seems to depend most, and how much."""
-    grids = ((0,), fine, _LATER), ((0, 1), _PAIRED, 1)
-    for (column, numbers), (places, size, lags) in product(enumerate(u.T), grids):
-        for place in range(places[-1] + 1, places[-1] + 1 + lags):
+    grids = (*(((0,), fine, later) for later in _LATER), ((0, 1), _PAIRED, range(2, 3)))
+    for (column, numbers), (places, size, afterwards) in product(enumerate(u.T), grids):
+        later = [place for place in afterwards if len(u) - place >= _FEWEST]
+        if not later:
+            continue
+        cell = np.zeros(len(u) - places[-1], np.intp)
+        for before in places:
+            cell = cell * size + (numbers[before : before + len(cell)] * size).astype(np.intp)
+        turn, axes = 2 * np.pi * numbers, range(1, len(places) + 1)
+        sums = np.empty((len(later), size ** len(places)), np.complex128)
+        for row, place in zip(sums, later, strict=True):
             n = len(u) - place
-            if n < _FEWEST:
-                continue
-            cell = np.zeros(n, np.intp)
-            for before in places:
-                cell = cell * size + (numbers[before : before + n] * size).astype(np.intp)
-            angle, shape = 2 * np.pi * numbers[place:], (size,) * len(places)
-            sums = [np.bincount(cell, f(angle), size ** len(places)) for f in (np.cos, np.sin)]
-            power = np.abs(np.fft.fftn((sums[0] + 1j * sums[1]).reshape(shape))) ** 2 / n
+            row.real = np.bincount(cell[:n], np.cos(turn[place:]), len(row))
+            row.imag = np.bincount(cell[:n], np.sin(turn[place:]), len(row))
+        shape = (size,) * len(places)
+        powers = _squared(np.fft.fftn(sums.reshape(-1, *shape), axes=axes))
+        for power, place in zip(powers, later, strict=True):
             power.flat[0] = 0
             at = np.unravel_index(int(np.argmax(power)), shape)
             by = [int(k) - size * (2 * int(k) > size) for k in at]
             sources = ((b, column, k) for b, k in zip(places, by, strict=True) if k)
-            yield float(power[at]), Follows(tuple(sources), place, column)
+            yield float(power[at]) / (len(u) - place), Follows(tuple(sources), place, column)
 
 
 def _sources(columns: int) -> Iterator[tuple[Source, ...]]:
