@@ -126,16 +126,7 @@ def exact_epsilon(
         >>> round(finding.rate, 4), round(1 + 2 * float(np.log(0.9)), 4)
         (0.7893, 0.7893)
     """
-    delta = validation.between("delta", delta, 0, 1, low_open=True, high_open=True)
-    y, points, masses = _masses(mechanism, x, other, outputs, atoms)
-    ways = [(_least(masses[a], masses[1 - a], delta), a) for a in (0, 1)]
-    (epsilon, gain), a = max(ways, key=lambda way: way[0][0])
-    return Finding(
-        epsilon,
-        tuple(np.atleast_1d(points[a]).tolist()),
-        tuple(np.atleast_1d(points[1 - a]).tolist()),
-        float(y[int(np.argmax(gain))]),
-    )
+    return Masses(mechanism, outputs, atoms).epsilon(x, other, delta)
 
 
 def exact_delta(
@@ -153,37 +144,50 @@ def exact_delta(
         >>> round(delta, 4), round(1 - float(np.exp((0.7893 - 1) / 2)), 4)
         (0.1, 0.1)
     """
-    return delta_and_missed(mechanism, x, other, outputs, epsilon)[0]
+    return Masses(mechanism, outputs).delta(x, other, epsilon)
 
 
-def delta_and_missed(
-    mechanism: HasDensity,
-    x: ArrayLike,
-    other: ArrayLike,
-    outputs: ArrayLike,
-    epsilon: float,
-    atoms: ArrayLike = (),
-) -> tuple[float, float]:
-    """Return `exact_delta`, and the difference of the two laws' sums from 1."""
-    epsilon = validation.between("epsilon", epsilon, 0, _MOST)
-    _, _, masses = _masses(mechanism, x, other, outputs, atoms)
-    delta = max(float(_excess(masses[a], masses[1 - a], epsilon).sum()) for a in (0, 1))
-    return delta, sum(abs(float(mass.sum()) - 1) for mass in masses)
+class Masses:
+    """The mass of each output in the laws of a mechanism's points; each law is computed once."""
 
+    def __init__(self, mechanism: HasDensity, outputs: ArrayLike, atoms: ArrayLike = ()) -> None:
+        y = validation.outputs(outputs)
+        if y.ndim != 1 or len(y) < 3 or not (np.diff(y) > 0).all():
+            expected = "three or more numbers that increase"
+            raise ParameterError("outputs", f"shape {y.shape}", expected)
+        weights, dense = np.ones(len(y)), np.ones(len(y), dtype=np.bool_)
+        dense[np.searchsorted(y, atoms)] = False
+        apart = np.diff(y[dense])
+        weights[dense] = (np.insert(apart, 0, 0.0) + np.append(apart, 0.0)) / 2
+        self._mechanism, self._outputs, self._weights = mechanism, y, weights
+        self._known: dict[bytes, Array] = {}
 
-def _masses(
-    mechanism: HasDensity, x: ArrayLike, other: ArrayLike, outputs: ArrayLike, atoms: ArrayLike
-) -> tuple[Array, list[Array], list[Array]]:
-    """Return the outputs, the two points, and the mass of each law at each output."""
-    y = validation.outputs(outputs)
-    if y.ndim != 1 or len(y) < 3 or not (np.diff(y) > 0).all():
-        raise ParameterError("outputs", f"shape {y.shape}", "three or more numbers that increase")
-    weights, dense = np.ones(len(y)), np.ones(len(y), dtype=np.bool_)
-    dense[np.searchsorted(y, atoms)] = False
-    smooth = y[dense]
-    weights[dense] = (np.diff(smooth, prepend=smooth[:1]) + np.diff(smooth, append=smooth[-1:])) / 2
-    points = [np.asarray(p, dtype=np.float64) for p in (x, other)]
-    return y, points, [weights * np.exp(mechanism.log_density(y, p)) for p in points]
+    def at(self, x: ArrayLike) -> Array:
+        """Return the mass of each output in the law of a point."""
+        point = np.asarray(x, dtype=np.float64)
+        key = point.tobytes()
+        if key not in self._known:
+            density = np.exp(self._mechanism.log_density(self._outputs, point))
+            self._known[key] = self._weights * density
+        return self._known[key]
+
+    def missed(self, x: ArrayLike, other: ArrayLike) -> float:
+        """Return the difference of two laws' sums from 1."""
+        return sum(abs(float(self.at(point).sum()) - 1) for point in (x, other))
+
+    def delta(self, x: ArrayLike, other: ArrayLike, epsilon: float) -> float:
+        """Return `exact_delta`."""
+        epsilon = validation.between("epsilon", epsilon, 0, _MOST)
+        ways = (x, other), (other, x)
+        return max(float(_excess(self.at(a), self.at(b), epsilon).sum()) for a, b in ways)
+
+    def epsilon(self, x: ArrayLike, other: ArrayLike, delta: float) -> Finding:
+        """Return `exact_epsilon`."""
+        delta = validation.between("delta", delta, 0, 1, low_open=True, high_open=True)
+        ways = [(_least(self.at(a), self.at(b), delta), a, b) for a, b in ((x, other), (other, x))]
+        (epsilon, gain), *points = max(ways, key=lambda way: way[0][0])
+        near, far = (tuple(np.atleast_1d(point).tolist()) for point in points)
+        return Finding(epsilon, near, far, float(self._outputs[int(np.argmax(gain))]))
 
 
 def _excess(first: Array, second: Array, epsilon: float) -> Array:

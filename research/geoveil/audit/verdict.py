@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from geoveil.audit.black_box import black_box_bound
 from geoveil.audit.case import Case, Pair, moving, require_whole
 from geoveil.audit.draws import Draws, draws_of, releases_of
-from geoveil.audit.exact import delta_and_missed, exact_epsilon, exact_rate
+from geoveil.audit.exact import Masses, exact_rate
 from geoveil.audit.refinement import (
     FAINT,
     edges_of_support,
@@ -272,22 +272,19 @@ def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
     for low, high in narrow:
         if _distance((low, high)) < case.per * _THIN:
             others += [(low - n * (high - low), high + n * (high - low)) for n in _AROUND]
+    masses = Masses(case.mechanism, case.outputs, case.atoms)
     worst = 0.0
     for x, other in others:
         distance = _distance((x, other))
-        epsilon = privacy.at(distance)
-        delta, missed = delta_and_missed(
-            case.mechanism, x, other, case.outputs, epsilon, case.atoms
-        )
-        beyond = delta - 2 * missed - privacy.delta_at(distance)
+        delta = masses.delta(x, other, privacy.at(distance))
+        beyond = delta - 2 * masses.missed(x, other) - privacy.delta_at(distance)
         if beyond > worst:
             worst, pairs[len(case.pairs) :] = beyond, [(x, other)]
     findings = []
     for x, other in pairs:
         distance = _distance((x, other))
-        missed = delta_and_missed(case.mechanism, x, other, case.outputs, 0.0, case.atoms)[1]
-        delta = min(privacy.delta_at(distance) + 2 * missed, _ALL)
-        finding = exact_epsilon(case.mechanism, x, other, case.outputs, delta, case.atoms)
+        delta = min(privacy.delta_at(distance) + 2 * masses.missed(x, other), _ALL)
+        finding = masses.epsilon(x, other, delta)
         fraction = finding.rate / privacy.at(distance)
         findings.append(Exact(fraction, finding.x, finding.other, (finding.y,)))
     return max(findings, key=lambda exact: exact.fraction)
