@@ -54,19 +54,20 @@ def _at_points(reports: list[Integers], where: list[Placed], failure: float) -> 
             sizes = np.concatenate([np.full(len(shifts), 16), moduli])
             slack = np.concatenate([2.0**shifts, np.ones(len(moduli))]) * most
             starts = np.cumsum(sizes) - sizes
-            p, off = np.repeat(1 / sizes, sizes), np.repeat(slack, sizes)
             apart = int(np.gcd.reduce(k - k[0]))
             if apart > 1:
                 return f"integers of one person differ by multiples of {apart}"
             classes = np.concatenate([(k[:, None] >> shifts) & 15, k[:, None] % moduli], axis=1)
-            counts = np.bincount((classes + starts).ravel(), minlength=len(p))
-            chance = 2 * np.minimum(
-                binom.cdf(counts, len(k), p - off), binom.sf(counts - 1, len(k), p + off)
-            )
+            counts = np.bincount((classes + starts).ravel(), minlength=int(sizes.sum()))
+            # Of equally likely classes the smallest and the largest are the least likely ones.
+            ends = [end.reduceat(counts, starts) for end in (np.minimum, np.maximum)]
+            below = binom.cdf(ends[0], len(k), 1 / sizes - slack)
+            chance = 2 * np.array([below, binom.sf(ends[1] - 1, len(k), 1 / sizes + slack)])
             if chance.min() * tests < failure:
-                worst = int(np.argmin(chance))
-                what = "digit" if worst < 16 * len(shifts) else "remainder"
-                return f"one {what} of integers is the same in {counts[worst]} of {len(k)} reports"
+                end, worst = divmod(int(np.argmin(chance)), len(sizes))
+                what = "digit" if worst < len(shifts) else "remainder"
+                same = ends[end][worst]
+                return f"one {what} of integers is the same in {same} of {len(k)} reports"
     return ""
 
 

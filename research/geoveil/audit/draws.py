@@ -354,9 +354,7 @@ def _ties(reports: list[Integers], where: list[Placed], failure: float) -> str:
     repeats, means = np.zeros(len(most)), np.zeros(len(most))
     for drawn, place in zip(reports, where, strict=True):
         n = len(drawn)
-        _, first, counts = np.unique(
-            drawn.reshape(n, -1), axis=0, return_index=True, return_counts=True
-        )
+        _, first, counts = np.unique(drawn, axis=0, return_index=True, return_counts=True)
         once = place.once[first]
         light = once < _LIGHT
         power = -np.log2(np.maximum(once[light], most[-1])).astype(np.intp)
@@ -426,7 +424,8 @@ def _on_its_side(
 
 def _places(places: list[Array], halves: list[int], failure: float) -> str:
     """Return which part of a law has too many or too few reports."""
-    from scipy.stats import binom, gamma
+    from scipy.special import gammainc, gammaincc
+    from scipy.stats import binom
 
     streams = {"": np.concatenate(places)}
     # The difference of independent numbers, modulo 1, is uniform, too.
@@ -446,48 +445,51 @@ def _places(places: list[Array], halves: list[int], failure: float) -> str:
     for u in streams[""].T:
         cell = np.minimum((u * levels[-1]).astype(np.intp), levels[-1] - 1)
         finest = np.bincount(cell, minlength=levels[-1])
-        parted = [finest.reshape(level, -1).sum(axis=1) for level in levels]
+        # Of equally likely parts the smallest and the largest are the least likely ones.
+        parted = [np.sort(finest.reshape(n, -1).sum(axis=1))[[0, -1]] for n in levels]
         digits = (u[:, None] * _DEEPER % 1 * 16).astype(np.intp)
         near = (np.abs([2 * u - 1, u])[..., None] < _NEAR).sum(axis=1)
         of_digits = np.array([np.bincount(digit, minlength=16) for digit in digits.T])
         k = np.concatenate([*parted, *of_digits, *(of_digits @ _BITS), *near])
         deep = np.repeat([1 / 16, 1 / 2], [16 * len(_DEEPER), 4 * len(_DEEPER)])
-        p = np.concatenate([np.repeat(1 / levels, levels), deep, _NEAR, _NEAR])
+        p = np.concatenate([np.repeat(1 / levels, 2), deep, _NEAR, _NEAR])
         chance = 2 * np.minimum(binom.cdf(k, len(u), p), binom.sf(k - 1, len(u), p))
         worst = int(np.argmin(chance))
-        if chance[worst] < failure / (5 * parts * len(k)):
+        if chance[worst] < failure / (5 * parts * (len(k) + int((levels - 2).sum()))):
             return f"{k[worst] / len(u):.3%} of reports where {p[worst]:.3%} should be"
     edges = np.arange(1, _PARTS) / _PARTS
+    p = np.concatenate([np.full(_PARTS, 1 / _PARTS), _TAILS, _TAILS])
+    ordered, counted = [], []
     for i, (name, numbers) in enumerate(streams.items()):
+        for u in np.sort(numbers.T):
+            n, above = len(u), np.searchsorted(u, 1 - _TAILS, "right")
+            counts = np.diff(np.searchsorted(u, edges, "right"), prepend=0, append=n)
+            counted.append(np.concatenate([counts, np.searchsorted(u, _TAILS), n - above]))
+            ordered.append((i, name, u))
+    k, sizes = np.array(counted), np.array([[len(u)] for *_, u in ordered])
+    chances = 2 * np.minimum(binom.cdf(k, sizes, p), binom.sf(k - 1, sizes, p))
+    for (i, name, u), counts, chance in zip(ordered, k, chances, strict=True):
         # Streams at single points, which are many and short, have a separate share.
-        alike = count if i < count else len(places)
-        tests = 5 * alike * 2 * parts
-        for u in numbers.T:
-            counts = np.bincount(np.searchsorted(edges, u), minlength=_PARTS)
-            tails = [(u < t).sum() for t in _TAILS] + [(u > 1 - t).sum() for t in _TAILS]
-            k = np.concatenate([counts, tails])
-            p = np.concatenate([np.full(_PARTS, 1 / _PARTS), _TAILS, _TAILS])
-            chance = 2 * np.minimum(binom.cdf(k, len(u), p), binom.sf(k - 1, len(u), p))
-            worst = int(np.argmin(chance))
-            if chance[worst] < failure / (tests * len(k)):
-                return f"{k[worst] / len(u):.3%} of reports where {p[worst]:.3%} should be{name}"
-            # How far out a uniform number lies, in nats, is exponential, and so is the farthest.
-            nats = -np.log(np.maximum(2 * np.minimum(u, 1 - u), 1e-300))
-            if -len(u) * math.exp(-nats.max()) < math.log(failure / tests):
-                return f"no report of {len(u)} lies beyond {math.exp(-nats.max()):.2%}{name}"
-            if _apart(u) < failure / tests:
-                return f"reports lie to one side of where they should{name}"
-            n, out = len(u), nats.sum()
-            if 2 * min(gamma.cdf(out, n), gamma.sf(out, n)) < failure / tests:
-                return f"reports lie {out / n:.3f} times as far out as they should{name}"
+        tests, n = 5 * (count if i < count else len(places)) * 2 * parts, len(u)
+        worst = int(np.argmin(chance))
+        if chance[worst] < failure / (tests * len(p)):
+            return f"{counts[worst] / n:.3%} of reports where {p[worst]:.3%} should be{name}"
+        # How far out a uniform number lies, in nats, is exponential, and so is the farthest.
+        nats = -np.log(np.maximum(2 * np.minimum(u, 1 - u), 1e-300))
+        if -n * math.exp(-nats.max()) < math.log(failure / tests):
+            return f"no report of {n} lies beyond {math.exp(-nats.max()):.2%}{name}"
+        if _apart(u) < failure / tests:
+            return f"reports lie to one side of where they should{name}"
+        out = nats.sum()
+        if 2 * min(gammainc(n, out), gammaincc(n, out)) < failure / tests:  # the law of gamma
+            return f"reports lie {out / n:.3f} times as far out as they should{name}"
     return ""
 
 
 def _apart(u: Array) -> float:
-    """Bound the chance of numbers (n,) as far from uniform as these.
+    """Bound the chance of ordered numbers (n,) as far from uniform as these.
 
     By the inequality of Dvoretzky, Kiefer and Wolfowitz, with Massart's constant.
     """
-    u = np.sort(np.ravel(u))
     n, apart = len(u), u - np.arange(1, len(u) + 1) / len(u)
     return 2 * math.exp(-2 * n * max(float(apart.max()) + 1 / n, float(-apart.min())) ** 2)

@@ -99,9 +99,11 @@ class FormReport:
     def _prepared(self, x: Array) -> Array:
         """Return the campaign's prepared answers at points with whole options."""
         answers = np.clip(x / self._units, 0.0, [_MOST, 2.0, 1.0, _MOST])  # as devices do
-        rows, back = np.unique(answers, axis=0, return_inverse=True)
+        # Most forms follow their like, which `unique` would sort.
+        new = np.append(True, np.diff(answers, axis=0).any(axis=1))
+        rows, back = np.unique(answers[new], axis=0, return_inverse=True)
         prepared = [FORM.prepare(self._named(row)) for row in rows.tolist()]
-        return np.array(prepared, np.float64)[back.ravel()]
+        return np.asarray(np.array(prepared, np.float64)[back.ravel()[np.cumsum(new) - 1]])
 
     def _named(self, row: Sequence[float]) -> dict[str, Any]:
         return {
