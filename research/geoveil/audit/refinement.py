@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.audit.case import Array, Case
+from geoveil.audit.case import Array, Case, Pair
 from geoveil.audit.exact import blocks
 
 _ROUNDS = 4
@@ -36,13 +36,13 @@ _HALVINGS = 60
 def with_far_points(case: Case) -> Array:
     """Return the path extended beyond both ends, and in a plane in six more directions."""
     path = case.path
-    ends = [(path[-1], path[-2])]
+    ends = [(path[0], path[1]), (path[-1], path[-2])]
     if case.plane:
         centre, angle = path.mean(axis=0), np.pi * np.array([-3, -2, -1, 0, 1, 3]) / 4
         around = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
         ends += [(centre + np.ptp(path[:, 0]) / 2 * ahead, centre) for ahead in around]
-    before = _far(case, path[0], path[1])
-    return np.concatenate([before[::-1], path, *(_far(case, *end) for end in ends)])
+    before, *others = _far(case, ends)
+    return np.concatenate([before[::-1], path, *others])
 
 
 def with_narrow_steps(case: Case) -> Array:
@@ -70,22 +70,24 @@ def with_narrow_steps(case: Case) -> Array:
     return np.insert(path, before[ends] + 1, points[ends], axis=0)
 
 
-def _far(case: Case, end: Array, inner: Array) -> Array:
-    """Return points at growing distances beyond an end of the path."""
-    ahead = case.per * (end - inner) / np.linalg.norm(end - inner)
+def _far(case: Case, ends: list[Pair]) -> list[Array]:
+    """Return points at growing distances beyond several ends, each with a point inside."""
+    starts, inner = (np.array(points) for points in zip(*ends, strict=True))
+    ahead = np.array([case.per * step / np.linalg.norm(step) for step in starts - inner])
     outputs = case.outputs[:: -(-len(case.outputs) // _SEEN), None]
 
-    def densities(steps: NDArray[np.floating[Any]]) -> Array:
-        return case.mechanism.log_density(outputs, end + np.multiply.outer(steps, ahead))
+    def points(steps: NDArray[np.floating[Any]], way: NDArray[np.intp]) -> Array:
+        return np.asarray(starts[way] + (steps * ahead[way].T).T, np.float64)
 
-    def logs(steps: NDArray[np.floating[Any]]) -> Array:
-        return resolved(densities(steps))
+    def logs(steps: NDArray[np.floating[Any]], way: NDArray[np.intp]) -> Array:
+        return resolved(case.mechanism.log_density(outputs, points(steps, way)))
 
-    low, high = np.append(0.0, _FAR[:-1]), _FAR.copy()
-    below, above = logs(low), logs(high)
+    low, high = np.tile(np.append(0.0, _FAR[:-1]), len(ends)), np.tile(_FAR, len(ends))
+    way = np.repeat(np.arange(len(ends)), len(_FAR))
+    below, above = logs(low, way), logs(high, way)
     while (wide := high - low > _LEAST).any():
         middle = (low[wide] + high[wide]) / 2
-        between = logs(middle)
+        between = logs(middle, way[wide])
         with np.errstate(invalid="ignore"):
             changes = np.abs([between - below[:, wide], above[:, wide] - between])
         first, second = np.where(np.isfinite(changes), changes, 0.0).max(axis=1)
@@ -95,11 +97,14 @@ def _far(case: Case, end: Array, inner: Array) -> Array:
         low[farther], below[:, farther] = middle[first < second], between[:, first < second]
     with np.errstate(invalid="ignore"):
         rates = np.nan_to_num(np.abs(above - below), posinf=0.0).max(axis=0) / (high - low)
-    fast = np.argsort(rates)[-_FASTEST:]
-    steps = np.unique(np.concatenate([_FAR, _FAR[:_PAIRS] + _NEARBY, low[fast], high[fast]]))
-    steps = steps[steps > 0]
-    steps = steps[~np.isnan(densities(steps)).any(axis=0)]  # both scales of a quotient are 0, say
-    return np.asarray(end + np.multiply.outer(steps, ahead))
+    found = []
+    for i in range(len(ends)):
+        fast = np.flatnonzero(way == i)[np.argsort(rates[way == i])[-_FASTEST:]]
+        steps = np.unique(np.concatenate([_FAR, _FAR[:_PAIRS] + _NEARBY, low[fast], high[fast]]))
+        beyond = points(steps[steps > 0], np.full((steps > 0).sum(), i))
+        unknown = np.isnan(case.mechanism.log_density(outputs, beyond)).any(axis=0)
+        found.append(beyond[~unknown])  # both scales of a quotient are 0, say
+    return found
 
 
 def resolved(logs: Array) -> Array:
