@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.intervals import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
-from geoveil.gp.queries.polygon import Parts, Polygon, geometry
+from geoveil.gp.queries.polygon import Polygon, geometry
 from geoveil.gp.report_moments import ReportMoments
 
 Bounds = tuple[float, float, float, float]
@@ -66,20 +65,19 @@ class SmoothedRegion:
     region: Any
     bandwidth: float
     bounds: Bounds | None = None
-    _distance: Callable[[Array], Any] = field(init=False, repr=False, compare=False)
-    _parts: Parts | None = field(init=False, repr=False, compare=False)
+    _shape: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", validation.positive("bandwidth", self.bandwidth))
-        distance, own, parts = _distance_and_bounds(self.region)
-        if self.bounds is None and own is None:
+        shape = _shape_of(self.region)
+        given = _bounds_of(shape) if self.bounds is None else self.bounds
+        if given is None:
             raise ParameterError("bounds", None, "(x0, y0, x1, y1), as this region has none")
-        bounds = validation.numbers("bounds", own if self.bounds is None else self.bounds)
+        bounds = validation.numbers("bounds", given)
         if len(bounds) != 4 or not (bounds[0] < bounds[2] and bounds[1] < bounds[3]):
             raise ParameterError("bounds", self.bounds, "(x0, y0, x1, y1), x0 < x1 and y0 < y1")
         object.__setattr__(self, "bounds", bounds)
-        object.__setattr__(self, "_distance", distance)
-        object.__setattr__(self, "_parts", parts)
+        object.__setattr__(self, "_shape", shape)
 
     @property
     def dimension(self) -> int:
@@ -123,12 +121,14 @@ class SmoothedRegion:
         kx, ky = (k * self.bandwidth for k in grid.frequencies())
         bell = np.exp(-kx * kx / 2) * np.exp(-ky * ky / 2)
         assert self.bounds is not None
-        polygon = None if self._parts is None else geometry(self._parts)
+        polygon = geometry(self._shape.region) if isinstance(self._shape, Polygon) else None
         spectrum = region_spectrum(self.signed_distance, self.bounds, grid, polygon)
         return np.asarray(spectrum * bell)
 
     def _checked(self, at: Array) -> Array:
-        returned = np.asarray(self._distance(at))
+        shape = self._shape
+        soft = isinstance(shape, SoftIndicator)
+        returned = np.asarray(shape.signed_distance(at) if soft else shape(at))
         s = validation.float_array(returned)
         if s is None or returned.dtype == bool or s.shape != at.shape[:-1] or np.isnan(s).any():
             raise ParameterError("region", self.region, _REGION)
@@ -237,21 +237,18 @@ class RegionEstimator(PointEstimator):
 point_estimator.register(SmoothedRegion, RegionEstimator)
 
 
-def _distance_and_bounds(
-    region: Any,
-) -> tuple[Callable[[Array], Any], Bounds | None, Parts | None]:
-    """Return the signed distance to a region, its bounds if known, and the parts of a polygon."""
-    if isinstance(region, Disc) and region.dimension == 2:
-        (x, y), r = region.center, region.radius
-        return region.signed_distance, (x - r, y - r, x + r, y + r), None
-    if isinstance(region, Polygon):
-        corners = np.array([corner for part in region.region for corner in part[0]])
-        (x0, y0), (x1, y1) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
-        return region.signed_distance, (x0, y0, x1, y1), region.region
-    if isinstance(region, SoftIndicator) and region.dimension == 2:
-        return region.signed_distance, None, None
-    if callable(region):
-        return region, None, None
+def _shape_of(region: Any) -> Any:
+    """Return a soft indicator, or the signed distance as a function."""
+    if callable(region) or (isinstance(region, SoftIndicator) and region.dimension == 2):
+        return region
     if isinstance(region, Query):
         raise ParameterError("region", region, _REGION)
-    return _distance_and_bounds(Polygon(region, width=1.0))  # refuses what is none
+    return Polygon(region, width=1.0)  # refuses what is none
+
+
+def _bounds_of(shape: object) -> Bounds | None:
+    """Return the bounds of a disc or polygon; None of others."""
+    if isinstance(shape, Disc):
+        (x, y), r = shape.center, shape.radius
+        return x - r, y - r, x + r, y + r
+    return geometry(shape.region).bounds if isinstance(shape, Polygon) else None
