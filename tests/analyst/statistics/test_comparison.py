@@ -138,6 +138,7 @@ def test_trends_are_lines_of_weighted_least_squares():
     rng, times = np.random.default_rng(5), [0.0, 1.0, 3.0, 4.0]
     values = 0.2 + 0.03 * np.arange(4)[:, None] * [1, 2, 0] + rng.normal(0, 0.02, (4, 3))
     errors = rng.uniform(0.01, 0.03, (4, 3))
+    errors[1] = [0.1, 0.01, 0.01]
     (of,) = (joint_of(QUERIES, points) for points in campaigns(incomes(), 1_000, 1))
     given = [
         replace(of, values=row, covariance=np.diag(error**2))
@@ -146,19 +147,21 @@ def test_trends_are_lines_of_weighted_least_squares():
     level = float(1 - 2 * stats.norm.sf(1))
     spreads = np.array([of.margins_at(level).max(axis=0) for of in given])
     assert spreads == pytest.approx(errors, rel=0.05)
-    spreads = np.maximum(spreads, np.median(spreads, axis=0))  # by as many people each
+    usual = np.median(spreads, axis=0)  # by as many people each
+    weighed, spreads = np.maximum(spreads / 3, usual), np.maximum(spreads, usual)
+    assert (weighed > usual).any()
     made = trend(*given, people="different", times=times)
     assert made.title == "3 trends over 4 times"
     for mean in range(3):
-        weights = 1 / spreads[:, mean]
-        fitted = np.polyfit(times, values[:, mean], 1, w=weights)
+        fitted = np.polyfit(times, values[:, mean], 1, w=1 / weighed[:, mean])
         assert made.values[mean] == pytest.approx(fitted[0])
-        away = (values[:, mean] - np.polyval(fitted, times)) * weights
+        fitted = np.polyfit(times, values[:, mean], 1, w=1 / spreads[:, mean])
+        away = (values[:, mean] - np.polyval(fitted, times)) / spreads[:, mean]
         assert made.bent[mean] == pytest.approx(stats.chi2.sf(away @ away, 2))
     # Rising times have their margin on the same side, falling ones on the other.
     at = np.array(times)
-    middle = np.average(np.tile(at[:, None], 3), axis=0, weights=spreads**-2)
-    of_each = (at[:, None] - middle) / spreads**2
+    middle = np.average(np.tile(at[:, None], 3), axis=0, weights=weighed**-2)
+    of_each = (at[:, None] - middle) / weighed**2
     slopes = of_each / np.sum(of_each * at[:, None], axis=0)
     covariance = np.diag(np.sum((slopes * errors) ** 2, axis=0))
     assert made.standard_errors == pytest.approx(np.sqrt(np.diag(covariance)))
@@ -181,22 +184,34 @@ def test_trends_are_lines_of_weighted_least_squares():
     assert any("are taken as independent" in note for note in made.notes)
 
 
-def test_the_weights_of_a_trend_do_not_follow_the_errors_of_shares():
-    """The shares of 300 people fall on a line from 0.99 to 0.001; each is told twice, a standard
-    error above the line and one below it. The slope is within a tenth of its standard error of
-    the line's. The control takes weights from the standard errors alone."""
-    line, times = np.linspace(0.99, 0.001, 60), np.linspace([0.0, 1e-6], [59.0, 59.000001], 60)
-    error = np.sqrt(line * (1 - line) / 300)
+@pytest.mark.parametrize(
+    ("line", "people"),
+    [
+        (np.linspace(0.99, 0.001, 60), np.full(60, 300)),
+        (np.linspace(0.01, 0.2, 60), np.full(60, 300)),
+        (np.full(60, 0.05), np.geomspace(100, 1_000, 60).astype(int)),
+    ],
+)
+def test_the_weights_of_a_trend_do_not_follow_the_errors_of_shares(line, people):
+    """The shares of people are on a line; each is told twice, a standard error above it and one
+    below it. The slope is within a tenth of its standard error of the line's. The control takes
+    weights from the standard errors, of which none is less than the usual one."""
+    times, n = np.linspace([0.0, 1e-6], [59.0, 59.000001], 60).ravel(), np.repeat(people, 2)
+    error = np.sqrt(line * (1 - line) / people)
     (of,) = (joint_of(QUERIES[:1], points) for points in campaigns(incomes(), 300, 1))
     of = replace(of, limits=(Limits((0.0, 1.0), (0.0, 1.0)),))
-    found = np.clip(np.stack([line + error, line - error], axis=1).ravel(), 1 / 300, 299 / 300)
-    errors = np.sqrt(found * (1 - found) / 299)
-    pairs = zip(found, errors, strict=True)
-    given = [replace(of, values=np.array([m]), covariance=np.array([[e**2]])) for m, e in pairs]
-    made = trend(*given, people="different", times=times.ravel())
-    true, alone = -0.989 / 59, np.polyfit(times.ravel(), found, 1, w=1 / errors)[0]
+    found = np.clip(np.stack([line + error, line - error], axis=1).ravel(), 1 / n, 1 - 1 / n)
+    errors = np.sqrt(found * (1 - found) / (n - 1))
+    told = zip(found, errors, n.tolist(), strict=True)
+    given = [
+        replace(of, values=np.array([m]), covariance=np.array([[e**2]]), n=k) for m, e, k in told
+    ]
+    made = trend(*given, people="different", times=times)
+    true = (line[-1] - line[0]) / 59
+    usual = np.median(errors * np.sqrt(n)) / np.sqrt(n) * (line[0] < 0.9)
+    alone = np.polyfit(times, found, 1, w=1 / np.maximum(errors, usual))[0]
     assert abs(made.values[0] - true) < 0.1 * made.standard_errors[0]
-    assert abs(alone - true) > 0.4 * made.standard_errors[0]
+    assert abs(alone - true) > 0.25 * made.standard_errors[0]
 
 
 def test_few_equal_answers_hardly_move_a_trend():

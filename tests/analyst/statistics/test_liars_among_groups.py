@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from geoveil.analyst import JointEstimates, compare, trend
 from geoveil.gp import GeoPrivacy
@@ -64,9 +63,5 @@ def test_comparisons_and_trends_hold_with_liars_in_each():
     assert (wide.p_values > thin.p_values).all()
     assert "2 % of the reports say anything" in wide.notes[-1]
     flat, doubtful = (trend(*found, people="same") for found in (several, doubted))
-    spreads = np.array([found.margins_at(float(1 - 2 * norm.sf(1))).max() for found in several])
-    weights = 1 / np.maximum(spreads, np.median(spreads)) ** 2
-    middle = weights @ [0, 1, 2] / weights.sum()
-    slopes = weights * (np.arange(3) - middle)
-    slopes /= slopes @ np.arange(3)
+    slopes = np.array([-0.5, 0.0, 0.5])  # as many people at each time
     assert flat.low - doubtful.low == pytest.approx(0.02 * WIDTH * np.abs(slopes).sum())

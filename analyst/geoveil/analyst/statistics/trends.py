@@ -22,6 +22,9 @@ from geoveil.analyst.statistics.joint import JointEstimates, notes_of_liars
 from geoveil.campaign import digits
 from geoveil.gp import Array, ParameterError
 
+_FAR = 3
+"""Multiple of the usual spread of as many reports, beyond which a time counts for less."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trends(Changes):
@@ -109,17 +112,15 @@ def trend(
     spreads = np.array([sample.margins(confidence_at(1.0)).max(axis=0) for sample in samples])
     spreads[spreads == 0] = math.inf  # all are equal, and nothing bounds them
     spreads[:, np.isfinite(spreads).sum(axis=0) < 2] = 1.0
-    # At least the usual one of as many reports, or weights would follow the errors of shares.
+    # The usual spread of as many reports: weights by their own would follow the errors of shares.
     root = np.sqrt([[sample.of.n] for sample in samples])
-    usual = np.nanmedian(np.where(np.isfinite(spreads), root * spreads, np.nan), axis=0)
-    spreads = np.maximum(spreads, usual / root)
-    weights = (spreads.min(axis=0) / spreads) ** 2
-    middle = (weights * t[:, None]).sum(axis=0) / weights.sum(axis=0)
-    away = t[:, None] - middle
-    c = weights * away / (weights * away**2).sum(axis=0)  # (times, m)
+    usual = np.nanmedian(np.where(np.isfinite(spreads), root * spreads, np.nan), axis=0) / root
+    _, _, c = _lines(t, np.maximum(spreads / _FAR, usual))
     made = sums_over(samples, c[None], kind)
-    mean = (weights * values).sum(axis=0) / weights.sum(axis=0)
-    q = (((values - mean - made["values"] * away) / spreads) ** 2).sum(axis=0)
+    spreads = np.maximum(spreads, usual)
+    weights, away, slopes = _lines(t, spreads)
+    line = (weights * values).sum(axis=0) + (slopes * values).sum(axis=0) * away
+    q = (((values - line) / spreads) ** 2).sum(axis=0)
     freedom = len(t) - 2
     assumption = "independent" if kind is People.DIFFERENT else "dependent at worst"
     testable = kind is People.DIFFERENT and freedom > 0
@@ -136,3 +137,11 @@ def trend(
         ),
         **made,
     )
+
+
+def _lines(t: Array, spreads: Array) -> tuple[Array, Array, Array]:
+    """Return what times weigh in the middle of lines, how far they are from it, and in slopes."""
+    weights = (spreads.min(axis=0) / spreads) ** 2
+    weights = weights / weights.sum(axis=0)
+    away = t[:, None] - (weights * t[:, None]).sum(axis=0)
+    return weights, away, weights * away / (weights * away**2).sum(axis=0)  # each (times, m)
