@@ -120,6 +120,23 @@ def test_predictions_of_a_group_have_the_interval_of_its_coefficient(of: int) ->
     assert row["ci_high"] - row["estimate"] > 1.05 * above[0]
 
 
+@pytest.mark.parametrize(("first", "second"), [(50, 0), (0, 0), (100, 100), (100, 0)])
+def test_open_answers_that_are_all_equal_leave_an_interval(first: int, second: int) -> None:
+    """Of 100 people each. It is at least as wide as Clopper and Pearson's. Control: no error."""
+    yes = np.concatenate([np.arange(100) < count for count in (first, second)])
+    form_ = form(choice("works", 2, None), choice("rents", 2, None))
+    reports = FormReports(form_, np.stack([yes, np.repeat([0, 1], 100)], axis=1).astype(np.int64))
+    made = reports.ask(Regression(Option("works", "o1"), ["rents"]))
+    predicted = made.predict({"rents": "o0"}, {"rents": "o1"}).rows()
+    for count, row in zip((first, second), predicted, strict=True):
+        assert -0.2 < row["ci_low"] < row["ci_high"] < 1.2
+        if count != 50:
+            assert row["ci_high"] - row["ci_low"] > 1 - 0.025 ** (1 / 100)
+            assert row["standard_error"] < 1e-9
+    for row in made.rows():
+        assert row["ci_low"] < row["estimate"] + 1e-9 < row["ci_high"] + 2e-9
+
+
 def test_squares_and_interactions_are_equations_of_ones_own() -> None:
     values = people(n=1_000)
     age, rents = values["age"] / 40, values["rents"] == 1

@@ -119,7 +119,7 @@ class RegressionEstimates(ParameterEstimates):
             raise ParameterError("people", people, "one or more mappings")
         design = np.stack([self._covariates(person) for person in people])
         index = design @ self.values
-        errors = np.sqrt(np.einsum("np,pq,nq->n", design, self.covariance, design))
+        errors = np.sqrt(np.maximum(np.einsum("np,pq,nq->n", design, self.covariance, design), 0.0))
         below, above = self.margins_of(design, *shape_of(self.influence, design), self.confidence)
         low, value, high = index - below, index, index + above
         if self.model == "logistic":
@@ -308,7 +308,7 @@ def fit(
     scale = np.maximum(design.numbers.std(axis=0), np.finfo(float).tiny)
     unit = 1.0
     if model in ("linear", "median"):
-        unit = max(float(design.response.std()), np.finfo(float).tiny)
+        unit = float(design.response.std()) or float(np.abs(design.response).max()) or 1.0
     scaled = design.scaled(unit, scale, center)
     root = _root(scaled, weights, model, width / unit)
     # Coefficients of numbers in their own units, and the constant for numbers of 0.

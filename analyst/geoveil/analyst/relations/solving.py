@@ -125,7 +125,7 @@ def shape_of(influence: Array, sums: Array) -> tuple[Array, Array]:
     total, third, fourth = powers
     spread = np.maximum(fourth - total**2 / len(influence), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        degrees = np.maximum(2 * total**2 / spread, 1.0)
+        degrees = np.fmax(2 * total**2 / spread, 1.0)  # nobody differs: 0/0
         skewness = np.nan_to_num(third / total**1.5)
     return degrees, skewness
 
@@ -163,7 +163,7 @@ class ParameterEstimates(Correlated):
 
     def margins_of(self, sums: Array, degrees: Array, skewness: Array, confidence: float) -> Array:
         """Return the lower and upper margins of sums of parameters, (2, sums)."""
-        squares = np.einsum("np,pq,nq->n", sums, self.covariance, sums)
+        squares = np.maximum(np.einsum("np,pq,nq->n", sums, self.covariance, sums), 0.0)
         jumps = np.full((2, len(sums)), np.inf) if self.farthest is None else self.farthest(sums)
         made = [
             interval_of_weighted_mean(
