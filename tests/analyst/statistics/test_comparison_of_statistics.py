@@ -38,6 +38,10 @@ CURVE = DistributionFunction(low=-20_000.0, high=200_000.0, points=45)
 def quantiles(values: Any, errors: Any, correlations: Any, n: int = 1_000) -> QuantileEstimates:
     """Return quantiles as reports would tell them, whose intervals are longer above than below."""
     lengths = np.array([[0.9], [1.1]]) * stats.norm.ppf(0.975) * errors
+
+    def reach(confidence: float) -> Any:
+        return stats.norm.ppf((1 + confidence) / 2) / stats.norm.ppf(0.975)
+
     return QuantileEstimates(
         levels=np.array([0.25, 0.5, 0.75]),
         values=values,
@@ -50,6 +54,7 @@ def quantiles(values: Any, errors: Any, correlations: Any, n: int = 1_000) -> Qu
         n=n,
         privacy=PRIVACY,
         moved=np.zeros((2, 3)),
+        ends=lambda confidence: tuple(values + reach(confidence) * np.array([[-1], [1]]) * lengths),
     )
 
 
@@ -106,12 +111,38 @@ def test_ends_and_p_values_are_those_of_both_margins(people, to_first):
         assert made.p_values[at] == pytest.approx(2 * stats.norm.sf(scores), rel=1e-6)
 
 
+def test_differences_of_quantiles_hold_across_both_gaps():
+    """Of 2,000 people each, 49.7 and 50.3 % hold 0, the others a million: so do the medians.
+
+    The samples have 50.5 and 49.5 % at 0, less than an error away, and their medians differ the
+    other way round. Control: margins combined as those of independent normal errors.
+    """
+    rng = np.random.default_rng(12)
+    made = [
+        reports(np.where(np.arange(2_000) < count, 0.0, 1e6) + rng.laplace(0, 8_000.0, 2_000)).ask(
+            Quantiles(levels=[0.5])
+        )
+        for count in (1_010, 990)
+    ]
+    edge = 24_000.0 * (stats.beta(2, 2).ppf(0.003 / 0.503) - 0.5)
+    found = compare(*made, people="different")
+    assert found.values[0] > 9e5
+    assert found.low[0] < -2 * edge - 1e6 < found.high[0]
+    below = [float(of.values[0] - of.low[0]) for of in made[1:]]
+    above = [float(of.high[0] - of.values[0]) for of in made[:1]]
+    assert found.values[0] - math.hypot(*below, *above) > -2 * edge - 6e5
+
+
 def test_an_unbounded_error_widens_no_other_interval():
     errors = ERRORS[0]
     first, second = (quantiles(np.zeros(3), errors, np.eye(3)) for _ in range(2))
     wide = np.array([1.0, 1.0, np.inf])
     unbounded = replace(
-        first, standard_errors=errors * wide, low=first.low * wide, high=first.high * wide
+        first,
+        standard_errors=errors * wide,
+        low=first.low * wide,
+        high=first.high * wide,
+        ends=lambda confidence: tuple(end * wide for end in first.ends(confidence)),
     )
     made = compare(unbounded, second, people="different")
     critical = simultaneous.critical_value(np.eye(3), 0.95)
@@ -119,7 +150,8 @@ def test_an_unbounded_error_widens_no_other_interval():
     assert (made.low[2], made.high[2], made.p_values[2]) == (-math.inf, math.inf, 1)
     with pytest.raises(ParameterError, match=r"width must be 24000, as for .* got width=1\.0"):
         compare(first, replace(second, width=1.0), people="different")
-    false = compare(replace(first, moved=np.full((2, 3), 9.0)), second, people="different")
+    moved = replace(first, moved=np.full((2, 3), 9.0), ends=lambda _: (first.values, first.values))
+    false = compare(moved, second, people="different")
     assert false.high == pytest.approx(critical * 1.1 * errors + 9)
 
 
@@ -298,5 +330,6 @@ def test_periods_and_doubt_and_what_can_not_be_compared():
     with pytest.raises(UnsupportedError, match=r"quantile 0\.75"):
         compare(nowhere, asking[1](MEDIANS), people="same")
     wide = np.array([1.0, 1.0, np.inf])
-    unbounded = replace(asking[0](MEDIANS), low=-1e6 * wide, high=1e6 * wide, standard_errors=wide)
+    ends = -1e6 * wide, 1e6 * wide
+    unbounded = replace(asking[0](MEDIANS), standard_errors=wide, ends=lambda _: ends)
     assert compare(unbounded, asking[1](MEDIANS), people="different").p_values[2] == 1

@@ -1,11 +1,12 @@
 """Quantiles, means, Gini coefficients and top shares from reports at hand."""
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from scipy.stats import beta, norm
 
 from geoveil.analyst import ReportRows, reports_of
 from geoveil.analyst.statistics import inequality, quantiles
@@ -196,20 +197,57 @@ def test_the_difference_of_quantiles_holds_across_a_gap():
     assert found.value - 1.96 * found.standard_error > right
 
 
-def test_ends_far_apart_are_where_the_intervals_of_shares_end():
+def test_the_difference_of_quantiles_holds_across_two_gaps():
+    """Of all people 24.9 % hold 0 and 24.9 % 2 million, the others 1 million: so do both quartiles.
+
+    In a sample of 2,000 people with 25.4 % at either end, half a standard error more, they are 2
+    million apart. Control: margins combined as those of normal errors.
+    """
+    rng = np.random.default_rng(12)
+    points = np.repeat([0.0, 1e6, 2e6], [508, 984, 508]) + rng.laplace(0, 8_000.0, 2_000)
+    made = reports(points).ask(Quantiles(levels=(0.25, 0.75)))
+    found, rho = made.interquartile_range, made.correlations[0, 1]
+    places = beta(2, 2).ppf((np.array([0.25, 0.75]) - 0.249) / 0.502)
+    right = 24_000.0 * (places[1] - places[0])
+    assert found.ci_low < right < 1.9e6 < found.value < found.ci_high < 2.1e6
+    one, other = made.high[0] - made.values[0], made.values[1] - made.low[1]
+    assert found.value - math.sqrt(one**2 + other**2 - 2 * rho * one * other) > right + 5e5
+
+
+@pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5])
+def test_two_errors_go_as_far_as_their_ellipse(rho):
+    """By all pairs on a mesh of the ellipse, for proportional, bent and stepped margins."""
+    x, y = np.meshgrid(*[np.linspace(0.0, 2.0, 1_001)] * 2)
+    inside = x * x + y * y - 2 * rho * x * y <= 4 * (1 - rho * rho)
+    bent = (lambda z: 3.0 * z, lambda z: z**1.5, lambda z: z + 10.0 * (z > 0.2))
+    for one, other in product(bent, bent):
+        right = np.max((one(x) + other(y))[inside])
+        found = quantiles.farthest_of_two(
+            *(lambda c, of=of: of(norm.ppf((1 + c) / 2)) for of in (one, other)),
+            2 * norm.cdf(2) - 1,
+            rho,
+        )
+        joint = math.sqrt(one(2) ** 2 + other(2) ** 2 + 2 * rho * one(2) * other(2))
+        assert found == pytest.approx(max(right, joint, one(2), other(2)), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("people", "far", "within"), [((100, 100), 1e7, 0.01), ((994, 1_006), 4e5, 0.002)]
+)
+def test_ends_far_apart_are_where_the_intervals_of_shares_end(people, far, within):
     """Half hold nothing and half 10 million, so any value between is a median of all people.
 
     A noise scale of 8,000 is a thousandth of that. Control: a scale farther, no share is a half.
     """
     rng = np.random.default_rng(11)
-    points = np.where(np.arange(200) < 100, 0.0, 1e7) + rng.laplace(0, 8_000.0, 200)
+    points = np.repeat([0.0, far], people) + rng.laplace(0, 8_000.0, sum(people))
     made = reports(points).ask(Quantiles(levels=(0.5,)))
     ends = np.array([made.low[0], made.high[0]])
     asked = [PointQuestion(f"{t}", Threshold(t, made.width, "smoothstep")) for t in ends]
     low, high = reports(points).ask(asked).intervals()
-    assert [low[0], high[1]] == pytest.approx([0.5, 0.5], abs=0.01)
+    assert [low[0], high[1]] == pytest.approx([0.5, 0.5], abs=within)
     assert made.any_crowd[0] <= 0
-    assert made.any_crowd[1] >= 1e7
+    assert made.any_crowd[1] >= far
     beyond = zip(ends, (-8_000.0, 8_000.0), strict=True)
     farther = [
         PointQuestion(f"{t}", Threshold(t + by, made.width, "smoothstep")) for t, by in beyond

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -24,7 +25,7 @@ from geoveil.analyst.simultaneous import (
 )
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
 from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity
-from geoveil.analyst.statistics.quantiles import QuantileEstimates
+from geoveil.analyst.statistics.quantiles import QuantileEstimates, farthest_of_two
 from geoveil.gp import Array, ParameterError, UnsupportedError, enum_repr, validation
 
 Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates
@@ -76,6 +77,7 @@ class Changes(Series):
         )
 
 
+_SIDES = np.maximum, np.minimum
 _SAID = {
     People.DIFFERENT: "The people are assumed to be different: the variances add up.",
     People.SAME: "The people may be the same: reports can't be linked, so each standard error is "
@@ -178,7 +180,7 @@ def sums_over(
     # The margin of a sum from those of its parts (Zou and Donner 2008), or its maximum.
     joined = np.add if people is People.SAME else np.hypot
 
-    def ends_of(sides: Sequence[Any], joined: np.ufunc = joined) -> Array:
+    def ends_of(sides: Sequence[Any], joined: np.ufunc = joined, weights: Array = weights) -> Array:
         """Return lower and upper ends of the sums, (2, sums · m), given those of each set."""
         ends = np.array(sides)
         turned = np.where((weights > 0)[:, :, None], ends, ends[:, ::-1])
@@ -187,7 +189,13 @@ def sums_over(
         return np.concatenate(joined.reduce(parts, axis=1), axis=1)
 
     def margins(confidence: float) -> Array:
-        return ends_of([sample.margins(confidence) for sample in samples])
+        if people is People.DIFFERENT and isinstance(first, QuantileEstimates):
+            later, earlier = (partial(of_sides, weights=clip(weights, 0)) for clip in _SIDES)
+            return farthest_of_two(later, earlier, confidence)
+        return of_sides(confidence, weights)
+
+    def of_sides(confidence: float, weights: Array) -> Array:
+        return ends_of([sample.margins(confidence) for sample in samples], weights=weights)
 
     errors, _ = ends_of([(sample.errors, sample.errors) for sample in samples])
     if people is People.SAME:
@@ -259,6 +267,7 @@ def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstima
     liars = [note for note in estimates.notes if note.startswith(LIARS)]
     about = estimates.notes[2:]
     labels: tuple[str, ...]
+    margins_at: Callable[[float], Array]
     if isinstance(estimates, Quantity):
         labels, correlations, softness = (estimates.label,), np.eye(1), 0.0
         if estimates.assumed:
@@ -268,22 +277,15 @@ def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstima
                             [estimates.ci_high - estimates.value]])  # fmt: skip
         # The part beyond the errors of honest reports is due to liars.
         moved = np.maximum(margins - reach * errors, 0.0) if liars else np.zeros((2, 1))
+        margins_at = partial(_grown, np.maximum(margins - moved, 0.0), reach)
     else:
         labels = tuple(f"quantile {level:g}" for level in estimates.levels.tolist())
         correlations, softness = estimates.correlations, estimates.width
         values, errors = estimates.values, estimates.standard_errors
-        margins = np.stack([values - estimates.low, estimates.high - values])
-        moved = estimates.moved
+        margins_at, moved = estimates.margins_at, estimates.moved
     for label, value in zip(labels, values.tolist(), strict=True):
         if not math.isfinite(value):
             raise UnsupportedError(f"{label}: the reports show no value so far out")
-    honest = np.maximum(margins - moved, 0.0)
-
-    def margins_at(confidence: float) -> Array:
-        share = critical_value_of_one(confidence) / reach
-        # A margin without an end has none at any confidence; 0 times infinity is not a number.
-        return np.asarray(np.where(np.isinf(honest), honest, share * np.minimum(honest, 1e300)))
-
     return ComparedEstimates(
         estimates,
         labels,
@@ -295,6 +297,13 @@ def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstima
         (moved[0], moved[1]),
         about,
     )
+
+
+def _grown(margins: Array, reach: float, confidence: float) -> Array:
+    """Return margins at a confidence, given those at a reach of so many standard errors."""
+    share = critical_value_of_one(confidence) / reach
+    # A margin without an end has none at any confidence; 0 times infinity is not a number.
+    return np.asarray(np.where(np.isinf(margins), margins, share * np.minimum(margins, 1e300)))
 
 
 def _curve_change(

@@ -5,14 +5,15 @@ The interval of a quantile has all thresholds at which the interval of the share
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
 
 from geoveil.analyst.results import Answer, Series, amount_answer, rows_of, what_holds
-from geoveil.analyst.simultaneous import critical_value_of_one
+from geoveil.analyst.simultaneous import confidence_at, critical_value_of_one
 from geoveil.analyst.statistics.distribution import (
     blurred_less,
     checked_levels,
@@ -38,11 +39,17 @@ _STEPS = 96
 _ROUNDS = 5
 _SAME = 1e-6
 """Thresholds closer than this, in widths, are merged."""
+_ROUNDED = 1e-13
+"""Thresholds closer than this, relative to their size, are merged; labels have 15 digits."""
 _NONE = np.zeros(1)
 _SPANS = 4
 """The most spans of thresholds for a quantile in one round."""
-_WITHIN = 8
-"""Grid steps that an interval must span to be precise enough."""
+_NODES = np.linspace(0.0, 1.0, 17)
+"""Reaches of intervals between which margins are interpolated, in that of the confidence."""
+_DIRECTIONS = 17
+"""Pairs of errors tried of two quantiles."""
+_CLOSE = 16
+"""Steps in which an interval of a share may change at least between precise thresholds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,12 +67,39 @@ class QuantileEstimates(Series):
     """The width of the soft thresholds, in units of the attribute."""
     moved: Array
     """(2, m): how far false reports can move each, down and up; 0 without contamination."""
+    ends: Callable[[float], tuple[Array, Array]] = field(repr=False)
+    """Confidence → ends of intervals if no report is false, not yet on the scale."""
     scale: LogScale | None = None
     """The scale of values compared by ratio; None if compared by difference."""
 
     @property
     def title(self) -> str:
         return f"Quantiles, from {self.n:,} reports"
+
+    @cached_property
+    def _margins(self) -> Array:
+        """Margins if no report is false, (nodes, 2, m)."""
+        reach, made = critical_value_of_one(self.confidence), [np.zeros((2, len(self.levels)))]
+        for node in _NODES[1:].tolist():
+            ends = self.ends(confidence_at(node * reach))
+            low, high = ends if self.scale is None else map(self.scale.from_log, ends)
+            made.append(np.stack([self.values - low, high - self.values]))
+        return np.maximum.accumulate(made)
+
+    def margins_at(self, confidence: float) -> Array:
+        """Return lower and upper margins if no report is false, (2, m).
+
+        Beyond the confidence of the estimates they grow like those of a normal error.
+        """
+        share = critical_value_of_one(confidence) / critical_value_of_one(self.confidence)
+        margins, last = self._margins, len(_NODES) - 1
+        if share >= 1:
+            far = np.isinf(margins[last])  # 0 times infinity is not a number
+            return np.asarray(np.where(far, np.inf, share * np.where(far, 0.0, margins[last])))
+        k, part = int(share * last), share * last % 1
+        return np.asarray(
+            margins[k] if not part else (1 - part) * margins[k] + part * margins[k + 1]
+        )
 
     @property
     def sentences(self) -> Sequence[Answer]:
@@ -123,8 +157,7 @@ class QuantileEstimates(Series):
     def difference(self, low: float, high: float) -> Quantity:
         """Return the difference of two quantiles, with an interval from the ends of theirs.
 
-        Where nobody is near, a quantile may lie anywhere in a long interval, far from its middle.
-        So margins take the place of errors [ZD08], and none is shorter than either quantile's.
+        Where nobody is near, small errors of shares move both quantiles far.
 
         Raises:
             ParameterError: if they are not among the levels.
@@ -134,22 +167,20 @@ class QuantileEstimates(Series):
                 raise ParameterError("level", level, f"one of {self.levels.tolist()}")
         i, j = (int(np.flatnonzero(self.levels == level)[0]) for level in (low, high))
         value, rho = float(self.values[j] - self.values[i]), float(self.correlations[i, j])
-
-        def apart(a: float, b: float) -> float:
-            return math.sqrt(max(a * a + b * b - 2 * a * b * rho, 0.0))
-
-        error = apart(*(float(self.standard_errors[k]) for k in (i, j)))
-        moved = self.moved
-        honest = np.stack([self.values - self.low, self.high - self.values]) - moved
-        sides = zip(honest[:, j].tolist(), honest[::-1, i].tolist(), strict=True)
-        below, above = (max(a, b, apart(a, b)) for a, b in sides)
-        down, up = (moved[:, j] + moved[::-1, i]).tolist()
+        a, b = float(self.standard_errors[i]), float(self.standard_errors[j])
+        below, above = farthest_of_two(
+            lambda confidence: self.margins_at(confidence)[:, j],
+            lambda confidence: self.margins_at(confidence)[::-1, i],
+            self.confidence,
+            -rho,
+        )
+        down, up = (self.moved[:, j] + self.moved[::-1, i]).tolist()
         return Quantity(
             label=f"quantile {high:g} − quantile {low:g}",
             value=value,
-            standard_error=error,
-            ci_low=value - below - down,
-            ci_high=value + above + up,
+            standard_error=math.sqrt(max(a * a + b * b - 2 * a * b * rho, 0.0)),
+            ci_low=value - float(below) - down,
+            ci_high=value + float(above) + up,
             **self.common,
             about=tuple(self.notes[2:]),
         )
@@ -187,20 +218,21 @@ class Quantiles(Statistic[QuantileEstimates]):
         steps = min(_STEPS, MOST_QUESTIONS // len(levels) - _SPANS)
         at, above = yield from octaves(campaign, width)
         for _ in range(_ROUNDS):
-            low, high = _intervals(at, replace(above, confidence=confidence), levels)
+            less = replace(above, confidence=confidence).less(1 - levels)
             # Where the reports set no end, use the thresholds beyond which there is nobody.
-            low, high = (np.clip(limits, *ends(at, above, 0.0)) for limits in (low, high))
-            if _closely(at, low, high, width):
-                break
+            low, high = (np.clip(limits, *ends(at, above, 0.0)) for limits in _inverted(at, less))
             values = np.clip(inverse(at, rising_shares(above), levels), low, high)
+            if all(_closely(at, less, places) for places in (low, values, high)):
+                break
             spans = [
                 span
                 for ends_of_one in zip(low, values, high, strict=True)
-                for span in _spans(at, *ends_of_one, steps * width / 4)
+                for span in _spans(at, *ends_of_one, width)
             ]
             count = steps * len(levels) // len(spans) + 1
             grids = np.sort(np.concatenate([np.linspace(a, b, count) for a, b in spans]))
-            apart = np.diff(grids, prepend=-np.inf) > _SAME * width
+            same = np.maximum(_SAME * width, _ROUNDED * np.abs(grids))
+            apart = np.diff(grids, prepend=-np.inf) > same
             at, above = yield from shares_above(grids[apart], width)
         return _estimates(at, replace(above, confidence=confidence), levels, width)
 
@@ -225,20 +257,60 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
             ]
         ),
         correlations=above.correlations[np.ix_(nearest, nearest)],
+        ends=partial(_ends_at, at, honest, levels),
         width=width,
         **above.common,
     )
 
 
+def farthest_of_two(
+    one: Callable[[float], Array],
+    other: Callable[[float], Array],
+    confidence: float,
+    rho: float = 0,
+) -> Array:
+    """Return how far two errors of a correlation move a sum, given how far each does.
+
+    The pairs of errors are on the ellipse that reaches as far as one error at the confidence: if
+    they move it in proportion, as far as their joint error does [ZD08]. Small errors move quantiles
+    across gaps.
+    """
+    reach, turned = critical_value_of_one(confidence), math.sqrt(max(1 - rho * rho, 0.0))
+    a, b = one(confidence), other(confidence)
+    with np.errstate(invalid="ignore"):  # where one has no end
+        far = [a, b, np.sqrt(np.maximum(a * a + b * b + 2 * rho * a * b, 0.0))]
+    for angle in np.linspace(-math.asin(rho), math.pi / 2, _DIRECTIONS).tolist():
+        x, y = math.cos(angle), max(rho * math.cos(angle) + turned * math.sin(angle), 0.0)
+        far.append(one(confidence_at(reach * x)) + other(confidence_at(reach * y)))
+    return np.asarray(np.fmax.reduce(far))
+
+
+def _ends_at(
+    at: Array, above: JointEstimates, levels: Array, confidence: float
+) -> tuple[Array, Array]:
+    """Return the ends at a confidence up to the estimates', at thresholds outside where between."""
+    low, high = _intervals(at, replace(above, confidence=confidence), levels)
+    least, greatest = _intervals(at, above, levels)
+    left = np.maximum(np.searchsorted(at, low, "right") - 1, 0)
+    right = np.minimum(np.searchsorted(at, high), len(at) - 1)
+    low, high = np.minimum(at[left], low), np.maximum(at[right], high)
+    return np.maximum(low, least), np.minimum(high, greatest)
+
+
 def _intervals(at: Array, above: JointEstimates, levels: Array) -> tuple[Array, Array]:
     """Return the ends of the thresholds at which the interval of the share contains a level."""
+    return _inverted(at, above.less(1 - levels))
+
+
+def _inverted(at: Array, less: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Return the ends of the thresholds at which intervals contain 0, (levels, thresholds)."""
     # The first threshold whose upper end reaches a level, and the last whose lower end is below.
     ends = [
         (
             inverse(at, np.maximum.accumulate(-least), _NONE)[0],
             inverse(at, np.minimum.accumulate(-most[::-1])[::-1], _NONE, last=True)[0],
         )
-        for least, most in zip(*above.less(1 - levels), strict=True)
+        for least, most in zip(*less, strict=True)
     ]
     first, last = np.array(ends).T
     return np.minimum(first, at[-1]), np.maximum(last, at[0])
@@ -261,8 +333,15 @@ def _around(at: Array, low: float, high: float) -> tuple[float, float]:
     return float(at[first]), float(at[last])
 
 
-def _closely(at: Array, low: Array, high: Array, width: float) -> bool:
-    """Return whether every interval spans enough thresholds, which are close enough at its ends."""
-    right = np.clip(np.searchsorted(at, [low, high]), 1, len(at) - 1)
-    inside = [int(np.count_nonzero((at >= a) & (at <= b))) for a, b in zip(low, high, strict=True)]
-    return min(inside) >= _WITHIN and float((at[right] - at[right - 1]).max()) <= width / 4
+def _closely(at: Array, less: tuple[Array, Array], places: Array) -> bool:
+    """Return whether shares hardly change between the thresholds around the places of levels.
+
+    Between them a share may be bent, as at an end of a gap.
+    """
+    right = np.clip(np.searchsorted(at, places), 1, len(at) - 1)[:, None]
+    (low, above), (least, most) = (
+        [np.take_along_axis(end, right - before, axis=1) for end in less] for before in (1, 0)
+    )
+    with np.errstate(invalid="ignore"):
+        far = _CLOSE * np.maximum(np.abs(low - least), np.abs(above - most)) > most - least
+    return not far.any()
