@@ -1,5 +1,6 @@
 """Test mechanisms of which only the contract is known; the control of each is without a fault."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,17 @@ class NowAndThenBare(OfNoKnownKind):
         return super().release(x, source)
 
 
+class OnAGrid(OfNoKnownKind):
+    """Its noise is 64 steps wide."""
+
+    def _default_step_exponent(self) -> int:
+        return math.floor(math.log2(self.sound.largest_scale / 45))
+
+
+class NowAndThenBareOnAGrid(OnAGrid, NowAndThenBare):
+    """So is that of one whose answer shows in one report of 100."""
+
+
 class OfOneSeed(OfNoKnownKind):
     """All reports have the same noise."""
 
@@ -98,6 +110,8 @@ class Quieter(OfNoKnownKind):
         (OfNoKnownKind, 8_000, True),
         (Bare, 2_000, False),
         (NowAndThenBare, 8_000, False),
+        (OnAGrid, 30_000, True),
+        (NowAndThenBareOnAGrid, 30_000, False),
         (OfOneSeed, 2_000, False),
         (OfFewSeeds, 8_000, False),
         (Quieter, 30_000, False),
