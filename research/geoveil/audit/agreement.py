@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
 from geoveil.audit.counts import Counts, crowds
-from geoveil.audit.dependence import chance_of_even_counts, chance_of_order, likeliest
+from geoveil.audit.dependence import chance_of_even_counts, chance_of_order, likeliest_either_way
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.draws import at_least
 from geoveil.audit.refinement import FAINT
@@ -140,9 +140,10 @@ def _compare(
     together = []
     if repeated := _repeated(case, points, firsts, seconds, share):
         return 0, repeated
-    follows = likeliest(_as_drawn(firsts, rng))
-    if _dependent(*follows.sides(_as_drawn(seconds, rng)), share / 3, rng):
-        return 0, f"reports follow from others {abs(follows.place)} before or after"
+    ranks, tests = _as_drawn(firsts, rng), _as_drawn(seconds, rng)
+    for follows, tested in likeliest_either_way(ranks, tests):
+        if _dependent(*follows.sides(tested), share / 6, rng):
+            return 0, f"reports follow from others {abs(follows.place)} before or after"
     skipped = 0
     query: Any = getattr(case.mechanism, "query", None)
     answers = np.zeros(len(points)) if query is None else query.value(points)

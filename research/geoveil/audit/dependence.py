@@ -103,6 +103,19 @@ def _squared(numbers: NDArray[np.complexfloating[Any, Any]]) -> NDArray[np.float
     return np.asarray(np.square(numbers.real) + np.square(numbers.imag))
 
 
+def likeliest_either_way(
+    u: Array, others: Array, fine: int = _FINE
+) -> Iterator[tuple[Follows, Array]]:
+    """Yield `likeliest` of u with the numbers that test it, and of multiples of later numbers.
+
+    Of the latter, both series are turned round, as a buffer is that is emptied from its end.
+    """
+    yield likeliest(u, fine), others
+    found = max(_multiples(u[:_MOST][::-1], fine), key=lambda pair: pair[0], default=None)
+    if found:
+        yield found[1], others[::-1]
+
+
 def _multiples(u: Array, fine: int) -> Iterator[tuple[float, Follows]]:
     """Yield the multiples of neighbours on which a number seems to depend most, and how much."""
     grids = (*(((0,), fine, later) for later in _LATER), ((0, 1), _PAIRED, range(2, 3)))

@@ -30,6 +30,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ from geoveil.audit.dependence import (
     chance_of_even_tenths,
     chance_of_evenness,
     chance_of_order,
-    likeliest,
+    likeliest_either_way,
 )
 from geoveil.audit.digits import digits
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
@@ -187,7 +188,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
         fault = "simulate draws from a law other than that of the released integers"
     else:
         last = np.random.default_rng([seed, 1])
-        fault = _refused(reports, where, halves, sides, order, share, last)
+        fault = _refused(reports, where, halves, sides, order, own, share, last)
     return Draws(sum(map(len, reports)), not fault, fault)
 
 
@@ -254,6 +255,7 @@ def _refused(
     halves: list[int],
     sides: list[tuple[NDArray[np.bool_], Array]],
     order: NDArray[np.intp],
+    own: bool,
     share: float,
     rng: np.random.Generator,
 ) -> str:
@@ -278,7 +280,7 @@ def _refused(
     new = np.concatenate(_by_a_device(halves))[back]
     ways = [np.array_split(device[1][way], 2) for way in (new, ~new)]
     for half, other in (device, (first, second), *ways):  # of a person, and by way of drawing
-        fault = fault or _follows(half, other, share / 4, rng)
+        fault = fault or _follows(half, other, own, share / 4, rng)
     return fault or digits(reports, where, halves, share)
 
 
@@ -382,15 +384,17 @@ def _uniform(place: Placed, rng: np.random.Generator) -> Array:
     return np.where(u < high, u, 1 - np.minimum(high, 1.0))
 
 
-def _follows(first: Array, second: Array, failure: float, rng: np.random.Generator) -> str:
+def _follows(
+    first: Array, second: Array, own: bool, failure: float, rng: np.random.Generator
+) -> str:
     """Return a dependence between places; one series (n, c) suggests it, the other tests it."""
-    follows = likeliest(first, _MULTIPLES)
-    sides = follows.sides(second)
-    chance, share = chance_of_order(*sides, rng)
-    if min(chance, chance_of_closeness(*sides)) >= failure / 2:
-        return ""
-    away = abs(follows.place)
-    return f"reports follow from others {away} before or after in {share:.1%} of cases"
+    for follows, tested in islice(likeliest_either_way(first, second, _MULTIPLES), 1 + own):
+        sides = follows.sides(tested)
+        chance, share = chance_of_order(*sides, rng)
+        if min(chance, chance_of_closeness(*sides)) < failure / 4:
+            away = abs(follows.place)
+            return f"reports follow from others {away} before or after in {share:.1%} of cases"
+    return ""
 
 
 def _evenly(first: Array, second: Array, failure: float, rng: np.random.Generator) -> str:
