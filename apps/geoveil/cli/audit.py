@@ -215,8 +215,7 @@ def _conclude(report: AuditReport) -> None:
             (
                 (row.mechanism, "bold"),
                 f", {row.query}: at {row.skipped} of {row.points} points, reports were compared"
-                " with each other but not with the density, as floats are too coarse there or the"
-                " density can't be integrated.",
+                f" with each other but not with the density: {' or '.join(row.reasons)}.",
             )
             for row in report.compared
             if row.skipped

@@ -3,7 +3,7 @@
 Otherwise the exact auditor and the black box audit two different mechanisms.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
-from geoveil.audit.counts import Counts, crowds
+from geoveil.audit.counts import Counts, crowds, crowds_of_atoms
 from geoveil.audit.dependence import chance_of_even_counts, chance_of_order, likeliest_either_way
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.draws import at_least
@@ -53,6 +53,8 @@ OFF_GRID = (3 - 5**0.5) / 2
 """Place between two atoms of a grid where no other is."""
 _RECOGNIZED = 0.95
 """Probability of the recognized atoms of a law without other reports, from which it is compared."""
+_ALIKE = 1e-3
+"""The most by which log-densities of neighbouring floats differ, where one of them is no atom."""
 _UNDERFLOW, _SIDES, _DIVERGES = 2.0**-1022, np.array([-1.0, 1.0]), 35.0
 """The least normal float, and the rise of a log-density towards it, over a factor of 2¹⁰⁰, above
 which its integral diverges at 0: that of 1/√y rises by 34.7."""
@@ -70,6 +72,8 @@ class DensityComparison:
     """Points at which reports were only compared with each other, not with the density."""
     difference: str
     """The disagreement in words; '' if they agree."""
+    reasons: tuple[str, ...] = ()
+    """Why points were skipped."""
 
     @property
     def agrees(self) -> bool:
@@ -111,7 +115,8 @@ def compare(cases: Sequence[Case], *, samples: int, seed: int) -> tuple[DensityC
         by_row[row] = replace(
             before,
             points=before.points + len(points),
-            skipped=before.skipped + skipped,
+            skipped=before.skipped + len(skipped),
+            reasons=tuple(sorted({*before.reasons, *skipped})),
             difference=difference,
         )
     return tuple(by_row.values())
@@ -124,8 +129,8 @@ def _compare(
     points: Array,
     rng: np.random.Generator,
     failure: float,
-) -> tuple[int, str]:
-    """Return the number of skipped points, and the difference at the first that shows one."""
+) -> tuple[list[str], str]:
+    """Return why points are skipped, of each, and the difference at the first that shows one."""
     from scipy.stats import binom
 
     each = samples // 2 // _CALLS
@@ -135,16 +140,16 @@ def _compare(
         for mechanism, series in zip(both, (first_rng, other), strict=True)
     )
     if firsts.ndim != 2:  # reports of several numbers
-        return len(points), ""
+        return ["reports have several numbers"] * len(points), ""
     share = failure / 5
-    together = []
+    together: tuple[list[tuple[Counts, Counts]], ...] = [], []  # of densities, and of atoms
     if repeated := _repeated(case, points, firsts, seconds, share):
-        return 0, repeated
+        return [], repeated
     ranks, tests = _as_drawn(firsts, rng), _as_drawn(seconds, rng)
     for follows, tested in likeliest_either_way(ranks, tests):
         if _dependent(*follows.sides(tested), share / 6, rng):
-            return 0, f"reports follow from others {abs(follows.place)} before or after"
-    skipped = 0
+            return [], f"reports follow from others {abs(follows.place)} before or after"
+    skipped: list[str] = []
     query: Any = getattr(case.mechanism, "query", None)
     answers = np.zeros(len(points)) if query is None else query.value(points)
     for point, answer, first, second in zip(points, answers, firsts, seconds, strict=True):
@@ -153,52 +158,97 @@ def _compare(
         half = len(first) // 2 * 2
         if _dependent(first[:half:2], first[1::2], share / 3, rng):
             return skipped, f"at {_text(point)}, reports follow from the one before"
-        # Atoms are compared above, singly; parts have either all of them or only the rest.
-        atoms = _atoms(case, point, first)
-        rest = first[~np.isin(first, atoms)]
-        values = np.unique(rest)
-        between = values[:-1] + OFF_GRID * np.diff(values)
-        shares = partial(_shares, case, at=point[None])
-        below = np.cumsum(np.exp(_logs(case, atoms, point))) if len(atoms) else np.zeros(1)
-        edges, settled = atoms, None
-        only_atoms = not len(between) or bool((_logs(case, between, point) < FAINT).all())
-        if only_atoms and below[-1] >= _RECOGNIZED:
-            parted = np.searchsorted(below, _LEVELS * below[-1])
-            edges = np.nextafter(atoms[parted], -np.inf)
-            parts = np.diff(np.insert(below, 0, 0.0)[parted])
-            settled = parts, parts, 0.0
-        elif not only_atoms and len(values) >= max((1 - _TIES) * len(rest), 2):
-            edges = np.quantile(rest, _LEVELS)
-            settled = _settled(rest, edges, shares, float(below[-1]))
-        if settled is None:
-            skipped += 1
-            continue
-        others = np.where(np.isin(second, atoms) == only_atoms, second, np.inf)
-        calls = np.array([np.histogram(part, edges)[0] for part in others.reshape(_CALLS, each)])
-        counted = np.concatenate([calls, calls.sum(axis=0)[None]])
-        n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
-        stated, again, missed = settled
-        even = chance_of_even_counts(calls, each * stated)
-        if min(even, chance_of_even_counts(counted[-1:], n[-1] * stated)) < share / 2:
-            return skipped, f"at {_text(point)}, reports are more even than independent noise is"
-        counted, stated, again = map(_between, (counted, stated, again))
-        whole = Counts.of(others.size, counted[-1], stated, again, missed)
-        p = np.clip(stated, 0.0, 1.0)
-        chances = 2 * np.minimum(binom.cdf(counted, n, p), binom.sf(counted - 1, n, p))
-        call, worst = np.unravel_index(int(np.argmin(chances)), chances.shape)
-        if chances[call, worst] < share / 2 / chances.size:
-            ends = float(edges[_FIRST[worst]]), float(edges[_LAST[worst]])
-            drawn = counted[call, worst] / n[call, 0]
-            return skipped, _unlike(point, *ends, drawn, stated[worst])
-        narrow = (
-            Counts(others.size, *np.zeros((3, 1)))
-            if only_atoms
-            else crowds(rest, others, answer, shares, missed)
-        )
-        together.append((whole, narrow))
-        if narrow.chances().min() * len(narrow.drawn) < share / 2:
-            return skipped, f"at {_text(point)}, reports crowd where their density does not"
-    return skipped, _unlike_together(together, share * len(points) / 2)
+        laws = list(_laws(case, point, answer, first, second))
+        for law in laws:
+            if isinstance(law, str):
+                skipped.append(law)
+                continue
+            drawn_by = law.others.reshape(_CALLS, each)
+            calls = np.array([np.histogram(part, law.edges)[0] for part in drawn_by])
+            counted = np.concatenate([calls, calls.sum(axis=0)[None]])
+            n = np.append(np.full(_CALLS, each), each * _CALLS)[:, None]
+            stated, again, part = law.stated, law.again, share / (2 * len(laws))
+            even = chance_of_even_counts(calls, each * stated)
+            if min(even, chance_of_even_counts(counted[-1:], n[-1] * stated)) < part:
+                return (
+                    skipped,
+                    f"at {_text(point)}, reports are more even than independent noise is",
+                )
+            counted, stated, again = map(_between, (counted, stated, again))
+            whole = Counts.of(law.others.size, counted[-1], stated, again, law.missed)
+            p = np.clip(stated, 0.0, 1.0)
+            chances = 2 * np.minimum(binom.cdf(counted, n, p), binom.sf(counted - 1, n, p))
+            call, worst = np.unravel_index(int(np.argmin(chances)), chances.shape)
+            if chances[call, worst] < part / chances.size:
+                ends = float(law.edges[_FIRST[worst]]), float(law.edges[_LAST[worst]])
+                drawn = counted[call, worst] / n[call, 0]
+                return skipped, _unlike(point, *ends, drawn, stated[worst])
+            together[law.of_atoms].append((whole, law.narrow))
+            if law.narrow.chances().min() * len(law.narrow.drawn) < part:
+                return skipped, f"at {_text(point)}, reports crowd where their density does not"
+    failure = share * len(points) / 4
+    return skipped, _unlike_together(together[0], failure) or _unlike_together(together[1], failure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """The density of a law, or its atoms: their shares of parts, and who reports them."""
+
+    of_atoms: bool
+    edges: Array
+    stated: Array
+    again: Array
+    missed: float
+    others: Array
+    """The counted reports, ∞ for those that the other law has."""
+    narrow: Counts
+
+
+def _laws(
+    case: Case, point: Array, answer: float, first: Array, second: Array
+) -> Iterator[_Law | str]:
+    """Yield the laws of the atoms and of other reports at a point, or why there is none."""
+    atoms = _atoms(case, point, first)
+    rest = first[~np.isin(first, atoms)]
+    values = np.unique(rest)
+    between = values[:-1] + OFF_GRID * np.diff(values)
+    masses = np.exp(_logs(case, atoms, point))
+    only_atoms = not len(between) or bool((_logs(case, between, point) < FAINT).all())
+    if only_atoms and masses.sum() < _RECOGNIZED:
+        yield "single values are too rare there"
+        return
+    if len(atoms):
+        below = np.cumsum(masses)
+        parted = np.searchsorted(below, _LEVELS * below[-1])
+        parts = np.diff(np.insert(below, 0, 0.0)[parted])
+        others = np.where(np.isin(second, atoms), second, np.inf)
+        narrow = crowds_of_atoms(atoms, below, others, answer)
+        edges = np.nextafter(atoms[parted], -np.inf)
+        yield _Law(True, edges, parts, parts, 0.0, others, narrow)
+    if only_atoms:
+        return
+    others = second
+    if len(atoms):
+        rare = _single(case, np.union1d(first, second), point)
+        rest, others = rest[~np.isin(rest, rare)], np.where(np.isin(second, rare), np.inf, second)
+        others = np.where(np.isin(second, atoms), np.inf, others)
+    if len(np.unique(rest)) < max((1 - _TIES) * len(rest), 2):
+        yield "floats are too coarse there"
+        return
+    edges, shares = np.quantile(rest, _LEVELS), partial(_shares, case, at=point[None])
+    settled = _settled(rest, edges, shares, float(masses.sum()))
+    if settled is None:
+        yield "the density can't be integrated"
+        return
+    narrow = crowds(rest, others, answer, shares, settled[2])
+    yield _Law(False, edges, *settled, others, narrow)
+
+
+def _single(case: Case, values: Array, point: Array) -> Array:
+    """Return the values whose log-density is not that on both sides: atoms, however rare."""
+    ends = values, np.full_like(values, -np.inf), np.full_like(values, np.inf)
+    at, low, high = (np.fmax(_logs(case, np.nextafter(values, end), point), FAINT) for end in ends)
+    return np.asarray(values[(np.abs(low - high) < _ALIKE) & (np.abs(at - low) > _ALIKE)])
 
 
 def _unlike_together(together: list[tuple[Counts, Counts]], failure: float) -> str:

@@ -93,6 +93,18 @@ def crowds(
     return Counts.of(len(others), drawn, stated, again, missed)
 
 
+def crowds_of_atoms(atoms: Array, below: Array, others: Array, answer: float) -> Counts:
+    """Return the counts of others about an answer, where only atoms have a share.
+
+    `below` are the probabilities up to each of them. There are as many places as in `crowds`.
+    """
+    places = np.searchsorted(below, np.array([0.25, 0.75]) * below[-1])
+    wide = float(np.ptp(atoms[places])) * np.concatenate([0 * np.array(_CROWDS), _ABOUT])[:, None]
+    drawn = (np.abs(others - answer) < wide).sum(axis=1)
+    stated = (np.abs(atoms - answer) < wide) @ np.diff(below, prepend=0.0)
+    return Counts.of(len(others), drawn, stated, stated, 0.0)
+
+
 def _about(y: Array, answer: float, width: float) -> tuple[Array, Array]:
     """Return the ends of parts of a place about an answer: ever narrower, and of equal shares."""
     ends = answer + width * np.concatenate([-_NARROWER, [0.0], _NARROWER[::-1]])
