@@ -111,9 +111,9 @@ def likeliest_either_way(
     Of the latter, both series are turned round, as a buffer is that is emptied from its end.
     """
     yield likeliest(u, fine), others
-    found = max(_multiples(u[:_MOST][::-1], fine), key=lambda pair: pair[0], default=None)
-    if found:
-        yield found[1], others[::-1]
+    backward = max(_multiples(u[:_MOST][::-1], fine), key=lambda pair: pair[0], default=None)
+    if backward:
+        yield backward[1], others[::-1]
 
 
 def _multiples(u: Array, fine: int) -> Iterator[tuple[float, Follows]]:

@@ -97,14 +97,14 @@ def _far(case: Case, ends: list[Pair]) -> list[Array]:
         low[farther], below[:, farther] = middle[first < second], between[:, first < second]
     with np.errstate(invalid="ignore"):
         rates = np.nan_to_num(np.abs(above - below), posinf=0.0).max(axis=0) / (high - low)
-    found = []
+    far = []
     for i in range(len(ends)):
         fast = np.flatnonzero(way == i)[np.argsort(rates[way == i])[-_FASTEST:]]
         steps = np.unique(np.concatenate([_FAR, _FAR[:_PAIRS] + _NEARBY, low[fast], high[fast]]))
         beyond = points(steps[steps > 0], np.full((steps > 0).sum(), i))
         unknown = np.isnan(case.mechanism.log_density(outputs, beyond)).any(axis=0)
-        found.append(beyond[~unknown])  # both scales of a quotient are 0, say
-    return found
+        far.append(beyond[~unknown])  # both scales of a quotient are 0, say
+    return far
 
 
 def resolved(logs: Array) -> Array:
