@@ -302,6 +302,18 @@ def test_the_noise_of_a_few_people_may_be_unseen():
     assert 1.96 * math.sqrt((high**2 - high) / 4 / 1_000) < 0.1 * noise
 
 
+def test_the_noise_of_a_few_people_may_happen_to_be_seen():
+    """Of 20,000 people 2 are in the middle of a step of two parabolas, 1/8 of the noise wide: with
+    the probability 0.11 one of them answers ±256. Control: Wilson's lower limit."""
+    parabolas = TabulatedProfile((0.0, 1.0, 2.0), (0.0, 0.5, 1.0), (0.0, 1.0, 1.0, 0.0))
+    mechanism, n = DebiasedLaplace(Linear(parabolas, 1.0), GeoPrivacy(1.0, per=16.0)), 20_000
+    noise, limits = 2 / n * mechanism.variance([1.0])[0], Limits(mechanism.range, (0.0, 1.0))
+    assert 2 * math.exp(-1 / 16.0) * -math.expm1(-1 / 16.0) > 0.11
+    found = bounded_noise_variance(mechanism, n, (0.0, 0.05), 256.0**2 / n, limits, 0.95)
+    assert found.low < noise < found.high
+    assert 256.0**2 / n * (2.92 - 2.744) > 1.3 * noise  # 1 + z²/2 − z√(1 + z²/4) of an answer
+
+
 def test_noise_that_is_the_same_everywhere_is_known_exactly():
     mechanism = LipschitzMechanism(Threshold(2.0, 12.0), PRIVACY)
     found = bounded_noise_variance(mechanism, 100, (0.4, 0.6), 0.0, UNLIMITED, 0.95)

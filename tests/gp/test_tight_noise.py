@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from geoveil.analyst.labelled_estimate import _least, bounded_noise_variance
 from geoveil.gp import (
@@ -134,16 +135,16 @@ def test_some_people_have_all_noise_that_others_may_have(seed, monkeypatch):
     people = np.concatenate([np.linspace(at[0], at[-1], 4_001), *near])
     f, v = mechanism.moments(people)
     (low, high), limits = table.bounds, Limits(mechanism.range, table.bounds)
-    square, least = v + (f - low) * (f - high), (high - low) ** 2 / 4
-    top, more = max((y - low) * (y - high) for y in limits.reports), 1.959964**2 / n
+    square, least = v + (f - low) * (f - high), -((high - low) ** 2) / 4
+    length = max((y - low) * (y - high) for y in limits.reports) - least
     answers = []
     means, noises = mechanism.moments(at)
     for knot in (8, int(np.argmax(means)), int(np.argmin(means))):
         mean, noise = float(means[knot]), float(noises[knot])
         around, excess = (mean - 1e-6, mean + 1e-6), noise + (mean - low) * (mean - high)
-        # (u − excess)² = more·(top − u)(u + least)
-        terms = 1 + more, -2 * excess - more * (top - least), excess**2 - more * top * least
-        first, last = np.sort(np.roots(terms))
+        count = n * (excess - least) / length
+        first = least + length * beta.ppf(0.025, count, n - count + 1)
+        last = least + length * beta.ppf(0.975, count + 1, n - count)
         ends = np.array([around[1], -around[0], last, -first])
         most = -_least(-v, np.array([f, -f, square, -square]), ends)
         answers.append((around, excess, noise, min(most, noise + last - excess)))

@@ -10,7 +10,6 @@ import numpy as np
 from geoveil.analyst.contamination import Contamination
 from geoveil.analyst.hard_question import HardShare, Heap, hard_share
 from geoveil.analyst.results import SMOOTH, estimated, finite, possible
-from geoveil.analyst.simultaneous import critical_value_of_one
 from geoveil.campaign import Difference
 from geoveil.gp import (
     Accumulator,
@@ -106,7 +105,7 @@ def bounded_noise_variance(
         square = second + (2 * origin - low - high) * value + (origin - low) * (origin - high)
         lowest, top = -((high - low) ** 2) / 4, max((y - low) * (y - high) for y in limits.reports)
         rows += [square, -square]
-        fewest, most = _mean_between(excess, (lowest, top), n, critical_value_of_one(confidence))
+        fewest, most = _mean_between(excess, (lowest, top), n, confidence)
         ends += [most, -fewest]
         middle = min(max(mean[0], (low + high) / 2), mean[1])
         total = most + (middle - low) * (high - middle)  # no noise exceeds reports'
@@ -121,20 +120,20 @@ def bounded_noise_variance(
 
 
 def _mean_between(
-    mean: float, ends: tuple[float, float], n: int, critical: float
+    mean: float, ends: tuple[float, float], n: int, confidence: float
 ) -> tuple[float, float]:
-    """Return the expected means from which a mean is a critical number of their errors away.
+    """Return an interval for the expected mean of numbers between ends.
 
-    Numbers between ends have at most the variance of those at the ends [BD00]: it is Wilson's
-    interval of a share, which is long where a few people may have most of the mean.
+    Those at the ends vary most, so it is that of a share [CP34]: a few people may have most of the
+    mean, whom no answer shows, or all of whom happen to be shown.
     """
+    from scipy.special import betaincinv
+
     low, length = ends[0], ends[1] - ends[0]
-    share, more = (mean - low) / length, critical**2 / n
-    reach = math.sqrt(max(share * (1 - share), 0.0) * more + more**2 / 4)
-    least, most = (
-        low + length * (share + more / 2 + side * reach) / (1 + more) for side in (-1, 1)
-    )
-    return min(least, mean), max(most, mean)
+    share, missed = min(max((mean - low) / length, 0.0), 1.0), (1 - confidence) / 2
+    least = betaincinv(n * share, n - n * share + 1, missed) if share > 0 else 0.0
+    most = betaincinv(n * share + 1, n - n * share, 1 - missed) if share < 1 else 1.0
+    return min(low + length * float(least), mean), max(low + length * float(most), mean)
 
 
 def _least(goal: Array, rows: Array, ends: Array) -> float:
