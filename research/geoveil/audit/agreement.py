@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from geoveil.audit.case import Audited, Case
 from geoveil.audit.counts import Counts, crowds, crowds_of_atoms
-from geoveil.audit.dependence import chance_of_even_counts, chance_of_order, likeliest_either_way
+from geoveil.audit.dependence import (
+    chance_of_even_counts,
+    chance_of_order,
+    likeliest_either_way,
+    order_of,
+)
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.draws import at_least
 from geoveil.audit.refinement import FAINT
@@ -291,9 +296,8 @@ def _as_drawn(reports: Array, rng: np.random.Generator) -> Array:
 
     Of reports (points, calls·n); ties are in any order.
     """
-    order = np.lexsort((rng.random(reports.shape), reports))
     ranks = np.empty(reports.shape)
-    np.put_along_axis(ranks, order, np.arange(reports.shape[1]) + 0.5, axis=1)
+    np.put_along_axis(ranks, order_of(reports, rng), np.arange(reports.shape[1]) + 0.5, axis=1)
     by_call = ranks.reshape(len(reports), _CALLS, -1).swapaxes(0, 1)
     return np.asarray(by_call.reshape(-1, 1) / reports.shape[1])
 

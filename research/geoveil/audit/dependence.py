@@ -153,6 +153,15 @@ def _sources(columns: int) -> Iterator[tuple[Source, ...]]:
             yield (0, c, both[0]), (place, d, both[1])
 
 
+def order_of(numbers: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return the places of numbers (..., n) in order; rng orders ties."""
+    tied = rng.random(numbers.shape)
+    order = np.argsort(numbers, axis=-1)  # many times faster than by two keys
+    if (np.diff(np.take_along_axis(numbers, order, axis=-1)) > 0).all():
+        return order
+    return np.lexsort((tied, numbers))
+
+
 def chance_of_order(made: Array, numbers: Array, rng: np.random.Generator) -> tuple[float, float]:
     """Return the chance of the least likely count by rank, and its share.
 
@@ -166,7 +175,7 @@ def chance_of_order(made: Array, numbers: Array, rng: np.random.Generator) -> tu
     part = np.arange(n) * _PARTS // n
     ranks = [np.empty(n, np.intp), np.empty(n, np.intp)]
     for rank, series in zip(ranks, (made, numbers), strict=True):
-        rank[np.lexsort((rng.random(n), series))] = part
+        rank[order_of(series, rng)] = part
     table = np.bincount(ranks[0] * _PARTS + ranks[1], minlength=_PARTS**2)
     size = np.bincount(part)
     worst = int(np.argmax(np.abs(table - np.outer(size, size).ravel() / n)))
@@ -195,7 +204,7 @@ def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> fl
     Every order of both together is equally likely, a path of 2n steps; rng orders ties.
     """
     n = len(one)
-    order = np.lexsort((rng.random(2 * n), np.concatenate([one, other])))
+    order = order_of(np.concatenate([one, other]), rng)
     beyond = int(np.abs(np.cumsum(np.where(order < n, 1, -1))).max(initial=0)) + 1
     # Paths that leave the strip are reflected at its edges, repeatedly.
     i = np.arange(n)
