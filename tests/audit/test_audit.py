@@ -180,6 +180,7 @@ def keeps_with_noise(delta, factor):
     return verdict.keeps, sigma
 
 
+@pytest.mark.deep(keep=4, rest=2)
 @pytest.mark.parametrize(
     ("delta", "factor"), [(1e-4, 0.85), (1e-3, 0.8), (1e-2, 0.8), (1e-2, 0.97)]
 )
@@ -207,6 +208,7 @@ class Quieter(ApproximateLaplace):
         return super()._scale(s, ops) * ops.constant(0.9)
 
 
+@pytest.mark.deep(rest=2)
 @pytest.mark.parametrize("kind", [ApproximateLaplace, Quieter])
 def test_with_a_slack_laws_of_releases_are_summed_over_closer_outputs(kind):
     """At a kernel, pairs need 4.8 times the δ; 565 outputs missed more than that."""

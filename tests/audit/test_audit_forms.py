@@ -70,7 +70,7 @@ def noise_used_twice(prepared, source):
     return [age, mood, rents, age + round(prepared[3] / steps[3]) - round(prepared[0] / steps[0])]
 
 
-@pytest.mark.deep(keep=3, rest=2)
+@pytest.mark.deep(keep=2, rest=2)
 @pytest.mark.parametrize(
     ("release", "agrees"),
     [

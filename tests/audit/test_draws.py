@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -234,6 +235,13 @@ RESPONSE = RandomizedResponse(RAMP.query, LocalPrivacy(1.0))
 TWO = VectorSmoothMechanism([STEP.query, Threshold(132_000.0, 24_000.0, "smoothstep")], INCOME)
 
 
+@cache
+def drawn_by(stated: Any, drawing: Any) -> Any:
+    scene = BELL if isinstance(stated, PlanarLaplace) else RAMP
+    case = scene.case(Broken(stated, drawing), [0.0, 1.0])  # type: ignore[arg-type]
+    return draws_of(case, 30_000, 5, ALPHA)
+
+
 @pytest.mark.parametrize(
     ("stated", "draw"),
     [
@@ -264,12 +272,8 @@ TWO = VectorSmoothMechanism([STEP.query, Threshold(132_000.0, 24_000.0, "smooths
 )
 def test_attacks_on_the_auditor_are_refused_and_the_sound_draw_is_not(stated, draw):
     """30,000 releases each, the control's too; refused by chance with at most 1e-6 each."""
-    scene = BELL if isinstance(stated, PlanarLaplace) else RAMP
     for drawing, agrees in ((draw, False), (integers, True)):
-        case = scene.case(Broken(stated, drawing), [0.0, 1.0])  # type: ignore[arg-type]
-        found = draws_of(case, 30_000, 5, ALPHA)
-        assert found is not None
-        assert found.agree == agrees, found
+        assert drawn_by(stated, drawing).agree == agrees, drawn_by(stated, drawing)
 
 
 def of_15_bits(m: Any, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:

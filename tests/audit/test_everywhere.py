@@ -388,6 +388,12 @@ class Ending(Own):
         return np.where(out, self.beyond, super().log_density(y, x))
 
 
+def fractions_of_endings(**changed: Any) -> list[float]:
+    wide = {"factor": lambda s: np.full_like(s, 1.5), **changed}
+    cases = own_cases({"mine": lambda query, privacy: Ending(query, privacy, **wide)})[:2]
+    return [verdict.exact.fraction for verdict in audit(cases, samples=1_000, seed=3)]
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -398,15 +404,13 @@ class Ending(Own):
     ],
 )
 def test_places_where_a_density_ends_are_seen(fault):
-    """The least double, a floor and 0 in a strip; without an end, two thirds of ε are used."""
+    """The least double, a floor and 0 in a strip."""
+    assert min(fractions_of_endings(**fault)) > 100
 
-    def fractions(**changed: Any) -> list[float]:
-        wide = {"factor": lambda s: np.full_like(s, 1.5), **changed}
-        cases = own_cases({"mine": lambda query, privacy: Ending(query, privacy, **wide)})[:2]
-        return [verdict.exact.fraction for verdict in audit(cases, samples=1_000, seed=3)]
 
-    assert fractions() == pytest.approx([2 / 3, 2 / 3], rel=1e-6)
-    assert min(fractions(**fault)) > 100
+def test_a_density_without_an_end_uses_two_thirds_of_epsilon():
+    """The control of the endings."""
+    assert fractions_of_endings() == pytest.approx([2 / 3, 2 / 3], rel=1e-6)
 
 
 def test_mechanisms_whose_noise_vanishes_far_away_agree_with_their_density():

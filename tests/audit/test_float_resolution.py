@@ -122,7 +122,7 @@ class OnAGrid:
         return np.where(np.abs(k - np.rint(k)) <= self.off, logs, self.floor)
 
 
-@pytest.mark.deep(keep=3, rest=2)
+@pytest.mark.deep(keep=2, rest=2)
 @pytest.mark.parametrize(
     ("step", "noise", "off", "floor", "agrees"),
     [
@@ -171,7 +171,7 @@ class Crowded:
         return np.logaddexp(narrow, wide) - np.log(self.scale)
 
 
-@pytest.mark.deep(keep=4, rest=3)
+@pytest.mark.deep(keep=2, rest=3)
 @pytest.mark.parametrize(
     ("fault", "agrees"),
     [

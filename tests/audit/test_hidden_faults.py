@@ -467,6 +467,7 @@ class ToAQuarter(SmoothMechanism):
         return super().release((np.rint(np.asarray(x) / grid) * grid).tolist(), source)
 
 
+@pytest.mark.deep(keep=1, rest=1)
 @pytest.mark.parametrize("kind", [ToAQuarter, OwnSmooth])
 def test_noise_is_so_small_at_one_epsilon_that_a_rounded_value_shows(kind):
     """10,000 releases; at ε = 1 it was kept, as answers moved by an eighth of their noise."""
