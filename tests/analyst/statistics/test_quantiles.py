@@ -1,6 +1,7 @@
 """Quantiles, means, Gini coefficients and top shares from reports at hand."""
 
 import math
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -362,3 +363,21 @@ def test_inequality_of_crowds_narrower_than_the_noise_is_held(statistic, true, s
         by_error += abs(made.value - right) <= 1.96 * made.standard_error
     assert held >= 6
     assert spread or by_error < 6
+
+
+@pytest.mark.parametrize("within", [None, (0.0, 1e6)])
+def test_a_gini_coefficient_of_equal_people_may_be_0(within: Any, monkeypatch: Any) -> None:
+    """Of 500 at 40,000. Control: a blur whose density were known."""
+    points = 40_000.0 + np.random.default_rng(12).laplace(0, 8_000.0, 500)
+    assert reports(points).ask(Gini(within=within)).ci_low == 0
+    monkeypatch.setattr(inequality, "_gradient_of_square", lambda found: 0 * found.at)
+    assert reports(points).ask(Gini(within=within)).ci_low > 0
+
+
+def test_the_squared_density_moves_with_shares_by_its_gradient():
+    (of,) = (joint_of([Threshold(t, 24_000.0, "smoothstep") for t in GRID], incomes()[:500]),)
+    found = inequality._Found(GRID, of, 24_000.0, None, "")
+    moved = np.random.default_rng(1).normal(0, 1e-6, len(GRID))
+    after = replace(found, above=replace(of, values=of.values + moved))
+    by = inequality._squared_density(after) - inequality._squared_density(found)
+    assert by == pytest.approx(inequality._gradient_of_square(found) @ moved, rel=1e-3)

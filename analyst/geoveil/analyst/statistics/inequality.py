@@ -135,6 +135,7 @@ class Gini(_OfValues):
             (_SPREAD, _CROWDED, _squared_density(curve)),
             beyond=(-1.0, 1.0),
             least=0.0,
+            denser=_gradient_of_square(curve),
         )
 
 
@@ -240,6 +241,7 @@ class _Found:
         blurred: tuple[float, float, float],
         beyond: tuple[float, float],
         least: float,
+        denser: Array | float = 0.0,
     ) -> Quantity:
         """Return a value divided by the mean, given the value's gradient.
 
@@ -250,17 +252,26 @@ class _Found:
                 a density, if people are spread and if all are in one place; and that density.
             beyond: how the value rises with one person's, below all thresholds and above all.
             least: its least value for any people whose mean is above 0.
+            denser: the gradient of the density.
         """
-        rows = np.stack([gradient, self.weights])
         like = self.mean_value(label)
         spread, crowded = (self.width**2 * blurred[2] * factor for factor in blurred[:2])
-        covariance = rows @ self.above.covariance @ rows.T
-        quantity = ratio_of(value - spread, self.mean, covariance, like)
-        if self.ends is not None:
+
+        def less(blur: float, factor: float) -> Quantity:
+            """Return the ratio of the value less a blur, in multiples of the density."""
+            row = gradient - factor * self.width**2 * denser
+            rows = np.stack([row, self.weights])
+            covariance = rows @ self.above.covariance @ rows.T
+            made = ratio_of(value - blur, self.mean, covariance, like)
+            if self.ends is None:
+                return made
             low, high = -math.inf, math.inf
             if like.ci_low > 0:
-                low, high = self._ends_of_ratio(quantity, value - spread, gradient, beyond)
-            quantity = replace(quantity, ci_low=low, ci_high=high)
+                low, high = self._ends_of_ratio(made, value - blur, row, beyond)
+            return replace(made, ci_low=low, ci_high=high)
+
+        quantity = less(spread, 0.0)
+        lowest = less(crowded, blurred[1]).ci_low
         sentences = [
             *self.above.about,
             "The error comes from the delta method.",
@@ -276,11 +287,10 @@ class _Found:
                 f" be below {least:g}, the least possible."
             )
         if self.mean > 0 and math.isfinite(quantity.ci_low):  # the mean is surely above 0
-            low = quantity.ci_low - (crowded - spread) / self.mean
             quantity = replace(
                 quantity,
                 value=max(quantity.value, least),
-                ci_low=max(low, least),
+                ci_low=max(min(lowest, quantity.ci_low), least),
                 ci_high=max(quantity.ci_high + spread / self.mean, least),
             )
         if self.ends is None:
@@ -307,3 +317,9 @@ def _squared_density(found: _Found) -> float:
     c = found.above.covariance
     noise = np.diag(c)[1:] + np.diag(c)[:-1] - 2 * np.diag(c, 1)
     return max(float(((rises**2 - noise) / np.diff(found.at)).sum()), 0.0)
+
+
+def _gradient_of_square(found: _Found) -> Array:
+    """Return the gradient of the integral of the squared density, by the shares."""
+    steep = 2 * -np.diff(found.above.values) / np.diff(found.at)
+    return np.asarray(np.append(steep, 0.0) - np.append(0.0, steep))
