@@ -140,8 +140,9 @@ def test_quantiles_invert_the_curve_and_its_band():
     levels = np.array([0.001, 0.25, 0.5, 0.75, 0.999])
     made = curve.quantiles(levels)
     assert np.interp(made.values[1:4], AT, curve.values) == pytest.approx(levels[1:4])
-    assert np.interp(made.low[1:4], AT, curve.high) == pytest.approx(levels[1:4])
-    assert np.interp(made.high[1:4], AT, curve.low) == pytest.approx(levels[1:4])
+    for level, low, high in zip(levels[1:4], made.low[1:4], made.high[1:4], strict=True):
+        assert low == AT[curve.high < level].max()
+        assert high == AT[curve.low > level].min()
     assert made.low[0] == -math.inf  # the grid says nothing of what is before it
     assert made.high[0] == AT[0]
     assert made.high[-1] == math.inf
@@ -150,6 +151,23 @@ def test_quantiles_invert_the_curve_and_its_band():
     for bad in ([], [0.0], [0.5, 0.5], [1.2], [math.nan]):
         with pytest.raises(ParameterError, match="levels"):
             curve.quantiles(bad)
+
+
+def test_quantiles_hold_where_the_curve_jumps_between_thresholds():
+    """Of all people 70 % are at 30,000, the others at 210,000, and thresholds are 100,000 apart.
+
+    Control: a band that is linear between thresholds holds none.
+    """
+    people, at = np.repeat([30_000.0, 210_000.0], [7_000, 3_000]), np.arange(0.0, 5e5, 1e5)
+    fine = np.linspace(0.0, 3e5, 3_001)
+    levels = np.array([0.5, 0.6, 0.8, 0.9])
+    right = np.interp(levels, 1 - above(fine, people), fine)
+    for found in asked(at, people, 2_000, 5):
+        curve = distribution_curve(at, found, WIDTH)
+        made = curve.quantiles(levels)
+        assert ((made.low <= right) & (right <= made.high)).all()
+        low, high = inverse(at, curve.high, levels), inverse(at, curve.low, levels, last=True)
+        assert not ((low <= right) & (right <= high)).any()
 
 
 def test_a_flat_piece_of_a_curve_is_all_in_an_interval():

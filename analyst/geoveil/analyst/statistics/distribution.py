@@ -107,7 +107,7 @@ class DistributionCurve(Curve):
         return replace(super().held(scale), about=(sentences, *self.about[1:]))
 
     def quantiles(self, levels: ArrayLike) -> Curve:
-        """Return the quantile function, with the inverse of this band.
+        """Return the quantile function, with a band that ends at thresholds.
 
         Args:
             levels: increasing, in (0, 1).
@@ -120,12 +120,12 @@ class DistributionCurve(Curve):
         """
         p = checked_levels(levels)
         values = inverse(self.at, self.values, p)
-        # Quantiles known only to be beyond an end of the grid are at that end or farther out.
         blur = f"{self.width / 2:g}"
         if self.scale is not None:
             blur = f"a factor of {math.exp(self.width / 2):.6g}"
-        low = np.minimum(inverse(self.at, self.high, p), self.at[-1])
-        high = np.maximum(inverse(self.at, self.low, p, last=True), self.at[0])
+        # The band holds at thresholds; between two the curve may jump anywhere.
+        low = np.append(-np.inf, self.at)[np.searchsorted(self.high, p)]
+        high = np.append(self.at, np.inf)[np.searchsorted(self.low, p, "right")]
         return Curve(
             name="Quantiles",
             axis="level",
