@@ -280,6 +280,7 @@ def test_a_statistic_that_is_none_is_refused_and_others_go_on(statistics, report
     assert estimated(reports, "--quantile", "0.5")["rows"]
 
 
+@pytest.mark.deep(keep=7, rest=3)
 @pytest.mark.parametrize(
     ("at", "failure"),
     [
