@@ -71,6 +71,7 @@ def test_intervals_of_quantiles_cover(count, monkeypatch):
     if count > 5:
         monkeypatch.setattr(quantiles, "octaves", near(-5e4, 3e5))
         monkeypatch.setattr(quantiles, "_ROUNDS", 0)
+        monkeypatch.setattr(quantiles, "_CLOSE", 0)
     found, errors = [], []
     for points in campaigns(incomes(), 2_000, count):
         wanted = Quantiles(levels=levels)
@@ -230,6 +231,24 @@ def test_two_errors_go_as_far_as_their_ellipse(rho):
         )
         joint = math.sqrt(one(2) ** 2 + other(2) ** 2 + 2 * rho * one(2) * other(2))
         assert found == pytest.approx(max(right, joint, one(2), other(2)), rel=0.01)
+
+
+def test_quantiles_end_outside_where_thresholds_are_still_far_apart(monkeypatch):
+    """As those of many levels, far apart, when rounds are over. Control: linear ends."""
+    rng, levels = np.random.default_rng(14), np.array([0.2, 0.4, 0.6])
+    points = rng.integers(0, 20, 1_000) * 1e8 + rng.laplace(0, 8_000.0, 1_000)
+    monkeypatch.setattr(quantiles, "_ROUNDS", 2)
+
+    def held() -> tuple[Any, Any]:
+        made = reports(points).ask(Quantiles(levels=levels.tolist()))
+        ends = np.concatenate([made.low, made.high]).tolist()
+        asked = [PointQuestion(f"{t}", Threshold(t, made.width, "smoothstep")) for t in ends]
+        low, high = reports(points).ask(asked).intervals()
+        return 1 - low[:3] <= levels, 1 - high[3:] >= levels
+
+    assert np.all(held())
+    monkeypatch.setattr(quantiles, "_outside", lambda at, low, high: (low, high))
+    assert not any(side.all() for side in held())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.analyst.results import Answer, Series, amount_answer, rows_of, what_holds
 from geoveil.analyst.simultaneous import confidence_at, critical_value_of_one
@@ -36,7 +37,7 @@ from geoveil.gp import Array, LogScale, ParameterError
 _MOST_LEVELS = 20
 _STEPS = 96
 """Thresholds around a quantile in each round, unless there are many quantiles."""
-_ROUNDS = 5
+_ROUNDS = 7
 _SAME = 1e-6
 """Thresholds closer than this, in widths, are merged."""
 _ROUNDED = 1e-13
@@ -222,7 +223,7 @@ class Quantiles(Statistic[QuantileEstimates]):
             # Where the reports set no end, use the thresholds beyond which there is nobody.
             low, high = (np.clip(limits, *ends(at, above, 0.0)) for limits in _inverted(at, less))
             values = np.clip(inverse(at, rising_shares(above), levels), low, high)
-            if all(_closely(at, less, places) for places in (low, values, high)):
+            if all(_closely(at, less, places).all() for places in (low, values, high)):
                 break
             spans = [
                 span
@@ -289,17 +290,30 @@ def _ends_at(
     at: Array, above: JointEstimates, levels: Array, confidence: float
 ) -> tuple[Array, Array]:
     """Return the ends at a confidence up to the estimates', at thresholds outside where between."""
-    low, high = _intervals(at, replace(above, confidence=confidence), levels)
+    low, high = _outside(at, *_intervals(at, replace(above, confidence=confidence), levels))
     least, greatest = _intervals(at, above, levels)
-    left = np.maximum(np.searchsorted(at, low, "right") - 1, 0)
-    right = np.minimum(np.searchsorted(at, high), len(at) - 1)
-    low, high = np.minimum(at[left], low), np.maximum(at[right], high)
     return np.maximum(low, least), np.minimum(high, greatest)
 
 
 def _intervals(at: Array, above: JointEstimates, levels: Array) -> tuple[Array, Array]:
-    """Return the ends of the thresholds at which the interval of the share contains a level."""
-    return _inverted(at, above.less(1 - levels))
+    """Return the ends of the thresholds at which the interval of the share contains a level.
+
+    Where thresholds are still far apart, the ends are the next ones outside.
+    """
+    less = above.less(1 - levels)
+    low, high = _inverted(at, less)
+    left, right = _outside(at, low, high)
+    return (
+        np.where(_closely(at, less, low), low, left),
+        np.where(_closely(at, less, high), high, right),
+    )
+
+
+def _outside(at: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return the nearest thresholds outside intervals, or their ends if there is none."""
+    left = np.maximum(np.searchsorted(at, low, "right") - 1, 0)
+    right = np.minimum(np.searchsorted(at, high), len(at) - 1)
+    return np.minimum(at[left], low), np.maximum(at[right], high)
 
 
 def _inverted(at: Array, less: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -333,8 +347,8 @@ def _around(at: Array, low: float, high: float) -> tuple[float, float]:
     return float(at[first]), float(at[last])
 
 
-def _closely(at: Array, less: tuple[Array, Array], places: Array) -> bool:
-    """Return whether shares hardly change between the thresholds around the places of levels.
+def _closely(at: Array, less: tuple[Array, Array], places: Array) -> NDArray[np.bool_]:
+    """Return whether the share hardly changes between the thresholds around each level's place.
 
     Between them a share may be bent, as at an end of a gap.
     """
@@ -344,4 +358,4 @@ def _closely(at: Array, less: tuple[Array, Array], places: Array) -> bool:
     )
     with np.errstate(invalid="ignore"):
         far = _CLOSE * np.maximum(np.abs(low - least), np.abs(above - most)) > most - least
-    return not far.any()
+    return np.asarray(~far.any(axis=1))
