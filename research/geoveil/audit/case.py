@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, Query
+from geoveil.gp import GeoPrivacy, LocalPrivacy, Mechanism, ParameterError, Query
 
 Array = NDArray[np.float64]
 Pair = tuple[Array, Array]
@@ -105,6 +106,14 @@ def copied(mechanism: Any) -> Any:
         return deepcopy(mechanism)
     except TypeError:
         return mechanism
+
+
+def devices_call(mechanism: Any) -> Callable[..., Any]:
+    """Return the function that releases many reports one by one, if there is one."""
+    if isinstance(mechanism, Mechanism):
+        return partial(Mechanism.release_many, mechanism)
+    released: Callable[..., Any] = mechanism.release_many
+    return released
 
 
 def moving(path: Array) -> NDArray[np.bool_]:

@@ -197,6 +197,27 @@ def chance_of_closeness(made: Array, numbers: Array) -> float:
     return float(binom.sf(np.count_nonzero(apart < _CLOSE) - 1, len(made), 2 * _CLOSE))
 
 
+def chance_of_repeats(other: NDArray[Any], one: NDArray[Any], *again: NDArray[Any]) -> float:
+    """Return the chance that one series repeats in a third, where another one does not, as often.
+
+    Three independent reports of a point are in any order, so that each is as likely to be equal.
+    """
+    from scipy.stats import binom
+
+    chance = 1.0
+    for third in again:
+        alike, chance_alike = (same(series[: len(third)], third) for series in (one, other))
+        apart = alike != chance_alike
+        chance = float(binom.sf((alike & apart).sum() - 1, apart.sum(), 0.5))
+    return chance
+
+
+def same(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which reports of two series, (n,) or (n, parts), are equal."""
+    equal = first == second
+    return np.asarray(equal if equal.ndim == 1 else equal.all(axis=-1))
+
+
 def chance_of_evenness(one: Array, other: Array, rng: np.random.Generator) -> float:
     """Return the chance that two series (n,) are nowhere farther apart than these (Gnedenko, 1951).
 

@@ -17,7 +17,7 @@ equal parts of the probability of refusing a sound mechanism:
 * hexadecimal digits of improbable integers are uniform up to 10⁻⁴, as are remainders
   (`geoveil.audit.digits`), and their differences have no divisor more often than by chance;
 * equal reports of improbable integers, or an integer that occurs too often;
-* reports that both generators draw alike, as from a fixed seed;
+* reports that both generators, or two copies, draw alike, as from a fixed seed;
 * how often a report is the answer without noise;
 * how often reports of all points lie on their answers' side of the middle;
 * a report that, together with all that are at most as probable, has a probability below 10⁻¹³;
@@ -29,20 +29,21 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geoveil.audit.case import Case, copied
+from geoveil.audit.case import Case, copied, devices_call
 from geoveil.audit.dependence import (
     chance_of_closeness,
     chance_of_even_tenths,
     chance_of_evenness,
     chance_of_order,
+    chance_of_repeats,
     likeliest_either_way,
+    same,
 )
 from geoveil.audit.digits import digits
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
@@ -81,6 +82,8 @@ _ROUND = np.array([-1, 0, 1])
 _TESTS = 10
 _MULTIPLES = 1 << 17
 """Twice the largest multiple of a place on which the next may depend: generators have such."""
+_AGAIN = 1000
+"""Reports that a new copy of a user's mechanism draws again."""
 _FLOATS = 64
 """The most floats by which every other pair of reports is shifted."""
 _DEEPER = 2.0 ** np.arange(12, 36, 4)
@@ -132,10 +135,8 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     along = points_along(case, rng, releases), points_afar(case, releases)
     groups = points_beside(case, ends, rng), np.concatenate(along)
     own = _is_own(case)
-    both_states = case.two_alike() if own else (mechanism, mechanism)
-    many = [both_states[0].release_many, both_states[1].release_many]
-    if isinstance(mechanism, Mechanism):  # the function that devices call
-        many[1] = partial(Mechanism.release_many, both_states[1])
+    states = (*case.two_alike(), case.two_alike()[0]) if own else (mechanism, mechanism)
+    many = [states[0].release_many, *map(devices_call, states[1:])]
     points = np.concatenate(groups)
     halves = [2 * max(releases // (8 * len(g)), 1) for g in groups for _ in g]
     turns = np.repeat(rng.permutation(np.repeat(np.arange(len(points)), halves)[::2]), 2)
@@ -145,15 +146,16 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     x[moved] += np.spacing(np.abs(x[moved])) * rng.integers(0, _FLOATS, x[moved].shape)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
-        sources = SeededSource(seed), SystemSource()
+        turn = (SeededSource(seed), x), (SystemSource(), x), (SystemSource(), x[:_AGAIN])
         try:
-            both = [draw(x, source)[order] for draw, source in zip(many, sources, strict=True)]
+            series = [draw(of, source) for draw, (source, of) in zip(many, turn, strict=False)]
         except (TypeError, ValueError, OverflowError):
             if own and isinstance(mechanism, Mechanism):
                 _as_a_device(case.name, mechanism, points[0].tolist())  # refuses invalid reports
             raise
-        ends_of = np.cumsum(halves)[:-1]
-        drawn_by = [np.split(drawn, ends_of) for drawn in both]
+        if chance_of_repeats(*series) < failure / (2 * _TESTS):
+            return Draws(2 * len(x), False, "a new copy repeats reports with the system's bits")
+        drawn_by = [np.split(drawn[order], np.cumsum(halves)[:-1]) for drawn in series[:2]]
         if own and isinstance(mechanism, Mechanism):  # like devices: a new copy each time
             by_a_device = _by_a_device(halves)
             for point, drawn, new in zip(points.tolist(), drawn_by[1], by_a_device, strict=True):
@@ -178,7 +180,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
         sides.append((np.ravel(answer > middle), place.below[-1]))
         chance = place.once[len(drawn) : -1].sum()
         if chance <= _LIGHT:
-            bare += int(np.any([_same(drawn, whole) for whole in near], axis=0).sum())
+            bare += int(np.any([same(drawn, whole) for whole in near], axis=0).sum())
             chances.append(np.full(len(drawn), chance))
     share = failure / _TESTS
     chance = np.concatenate(chances)
@@ -266,9 +268,9 @@ def _refused(
     if ties := _ties(reports, where, share):
         return ties
     both = list(zip(reports, where, halves, strict=True))
-    alike = np.concatenate([_same(drawn[:n], drawn[n:]) for drawn, _, n in both])
+    alike = np.concatenate([same(drawn[:n], drawn[n:]) for drawn, _, n in both])
     chance = np.concatenate([place.once[:n] for _, place, n in both])
-    if at_least(int(alike.sum()), chance) < share:
+    if at_least(int(alike.sum()), chance) < share / 2:
         return f"two generators draw {alike.mean():.1%} of the reports alike"
     places = [_uniform(place, rng) for place in where]
     fault = _places(places, halves, share) or _on_its_side(places, sides, share)
@@ -313,7 +315,7 @@ def _unlike_simulated(
             continue  # without noise, all are equal
         for side, (noise, made) in enumerate(zip(both, (drawn, simulated), strict=True)):
             counts[0, side] += int((np.abs(noise) <= 1.5).reshape(len(noise), -1).all(axis=1).sum())
-            counts[1, side] += int(_same(made[:half], made[half:]).sum())
+            counts[1, side] += int(same(made[:half], made[half:]).sum())
     samples.append(tuple(map(np.concatenate, zip(*samples, strict=True))))  # type: ignore[arg-type]
     for released, simulated in samples:
         n = len(released)
@@ -329,11 +331,6 @@ def _unlike_simulated(
         if binom.sf(mine - 1, mine + others, 0.5) < failure / 4:
             return f"{mine} reports {what}, where {others} simulated ones are"
     return ""
-
-
-def _same(first: Integers, second: Integers) -> NDArray[np.bool_]:
-    same = first == second
-    return np.asarray(same if same.ndim == 1 else same.all(axis=-1))
 
 
 def at_least(count: int, chances: Array) -> float:
