@@ -124,8 +124,8 @@ def compare(
 ) -> Changes | CurveChange:
     """Return the differences of estimates of the same questions, each from the one before.
 
-    Intervals of quantiles, and of means of values, are widened to hold simultaneously, like those
-    of a normal error.
+    Intervals of means of values are widened to hold simultaneously, like those of a normal error,
+    and so are those of quantiles beyond twice their reach.
 
     Args:
         estimates: two or more of a kind, of the same labels and confidence: periods, campaigns or

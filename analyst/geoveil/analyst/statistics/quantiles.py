@@ -35,7 +35,7 @@ from geoveil.campaign import AttributeCampaign
 from geoveil.gp import Array, LogScale, ParameterError
 
 _MOST_LEVELS = 20
-_STEPS = 96
+_STEPS = 144
 """Thresholds around a quantile in each round, unless there are many quantiles."""
 _ROUNDS = 7
 _SAME = 1e-6
@@ -43,10 +43,12 @@ _SAME = 1e-6
 _ROUNDED = 1e-13
 """Thresholds closer than this, relative to their size, are merged; labels have 15 digits."""
 _NONE = np.zeros(1)
-_SPANS = 4
+_SPANS = 6
 """The most spans of thresholds for a quantile in one round."""
-_NODES = np.linspace(0.0, 1.0, 17)
+_NODES = np.linspace(0.0, 2.0, 33)
 """Reaches of intervals between which margins are interpolated, in that of the confidence."""
+_SUREST = 1 - 1e-9
+"""The highest confidence at which intervals of shares are sought, beyond that asked for."""
 _DIRECTIONS = 17
 """Pairs of errors tried of two quantiles."""
 _CLOSE = 16
@@ -80,9 +82,9 @@ class QuantileEstimates(Series):
     @cached_property
     def _margins(self) -> Array:
         """Margins if no report is false, (nodes, 2, m)."""
-        reach, made = critical_value_of_one(self.confidence), [np.zeros((2, len(self.levels)))]
+        made = [np.zeros((2, len(self.levels)))]
         for node in _NODES[1:].tolist():
-            ends = self.ends(confidence_at(node * reach))
+            ends = self.ends(_wider(self.confidence, node))
             low, high = ends if self.scale is None else map(self.scale.from_log, ends)
             made.append(np.stack([self.values - low, high - self.values]))
         return np.maximum.accumulate(made)
@@ -90,10 +92,11 @@ class QuantileEstimates(Series):
     def margins_at(self, confidence: float) -> Array:
         """Return lower and upper margins if no report is false, (2, m).
 
-        Beyond the confidence of the estimates they grow like those of a normal error.
+        Beyond twice the reach of the estimates they grow like those of a normal error.
         """
-        share = critical_value_of_one(confidence) / critical_value_of_one(self.confidence)
-        margins, last = self._margins, len(_NODES) - 1
+        reach = critical_value_of_one(self.confidence) * _NODES[-1]
+        share, margins = critical_value_of_one(confidence) / reach, self._margins
+        last = len(margins) - 1
         if share >= 1:
             far = np.isinf(margins[last])  # 0 times infinity is not a number
             return np.asarray(np.where(far, np.inf, share * np.where(far, 0.0, margins[last])))
@@ -221,13 +224,18 @@ class Quantiles(Statistic[QuantileEstimates]):
         for _ in range(_ROUNDS):
             less = replace(above, confidence=confidence).less(1 - levels)
             # Where the reports set no end, use the thresholds beyond which there is nobody.
-            low, high = (np.clip(limits, *ends(at, above, 0.0)) for limits in _inverted(at, less))
+            wide = replace(above, confidence=_wider(confidence)).less(1 - levels)
+            low, high, first, last = (
+                np.clip(limits, *ends(at, above, 0.0))
+                for of in (less, wide)
+                for limits in _inverted(at, of)
+            )
             values = np.clip(inverse(at, rising_shares(above), levels), low, high)
             if all(_closely(at, less, places).all() for places in (low, values, high)):
                 break
             spans = [
                 span
-                for ends_of_one in zip(low, values, high, strict=True)
+                for ends_of_one in zip(low, values, high, first, last, strict=True)
                 for span in _spans(at, *ends_of_one, width)
             ]
             count = steps * len(levels) // len(spans) + 1
@@ -289,8 +297,10 @@ def farthest_of_two(
 def _ends_at(
     at: Array, above: JointEstimates, levels: Array, confidence: float
 ) -> tuple[Array, Array]:
-    """Return the ends at a confidence up to the estimates', at thresholds outside where between."""
+    """Return the ends at a confidence, at thresholds outside where they are not the estimates'."""
     low, high = _outside(at, *_intervals(at, replace(above, confidence=confidence), levels))
+    if confidence > above.confidence + _ROUNDED:
+        return low, high
     least, greatest = _intervals(at, above, levels)
     return np.maximum(low, least), np.minimum(high, greatest)
 
@@ -331,13 +341,22 @@ def _inverted(at: Array, less: tuple[Array, Array]) -> tuple[Array, Array]:
 
 
 def _spans(
-    at: Array, low: float, value: float, high: float, closely: float
+    at: Array, low: float, value: float, high: float, first: float, last: float, closely: float
 ) -> list[tuple[float, float]]:
-    """Return the next thresholds' spans: all of an interval or, if it is longer, its ends, too."""
-    whole = _around(at, low, high)
+    """Return the next thresholds' spans: all of an interval or, if it is longer, its ends, too.
+
+    Also what a wider interval has on either side.
+    """
+    whole, *beyond = (_around(at, *of) for of in ((low, high), (first, low), (high, last)))
     if whole[1] - whole[0] <= closely:
-        return [whole]
-    return [whole, *(_around(at, place, place) for place in (low, value, high))]
+        return [whole, *beyond]
+    return [whole, *beyond, *(_around(at, place, place) for place in (low, value, high))]
+
+
+def _wider(confidence: float, times: float = _NODES[-1]) -> float:
+    """Return the confidence of intervals that reach so many times as far, if shares have them."""
+    wider = confidence_at(times * critical_value_of_one(confidence))
+    return min(wider, max(confidence, _SUREST))
 
 
 def _around(at: Array, low: float, high: float) -> tuple[float, float]:
