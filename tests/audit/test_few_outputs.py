@@ -103,6 +103,24 @@ class PartlyOnAGrid(OnAGrid):
         return np.where(np.isneginf(grid), smooth, grid) - np.log(2)
 
 
+class NextToEachOther(OnAGrid):
+    """A third of the reports are two neighbouring floats, and a share more are the lower one."""
+
+    pair = np.array([0.5, np.nextafter(0.5, 1.0)])
+
+    def simulate(self, x: Any, rng: np.random.Generator) -> Array:
+        value = self.query.value(x)
+        drawn = rng.random(value.shape)
+        laplace = value + 12 * self.step * rng.laplace(size=value.shape)
+        either = np.where(drawn < 1 / 6 + self.share, *self.pair)
+        return np.where(drawn < 1 / 3, either, laplace)
+
+    def log_density(self, y: Any, x: Any) -> Array:
+        scale = 12 * self.step
+        smooth = -np.abs(y - self.query.value(x)) / scale - np.log(3 * scale)
+        return np.where(np.isin(y, self.pair), -np.log(6), smooth)
+
+
 class Steeper(OnAGrid):
     """Geometric noise, 4 times as wide above the answer; a share is within 2 steps of it."""
 
@@ -144,6 +162,8 @@ class Steeper(OnAGrid):
     [
         (PartlyOnAGrid, 0.0, True),
         (PartlyOnAGrid, 0.16, False),
+        (NextToEachOther, 0.0, True),
+        (NextToEachOther, 0.02, False),
         (Steeper, 0.0, True),
         (Steeper, 0.007, False),
     ],

@@ -228,7 +228,8 @@ def _laws(
         parts = np.diff(np.insert(below, 0, 0.0)[parted])
         others = np.where(np.isin(second, atoms), second, np.inf)
         narrow = crowds_of_atoms(atoms, below, others, answer)
-        edges = np.nextafter(atoms[parted], -np.inf)
+        edges = atoms[parted]  # each part ends before its edge, also the last
+        others = np.where(others < edges[-1], others, np.inf)
         yield _Law(True, edges, parts, parts, 0.0, others, narrow)
     if only_atoms:
         return
