@@ -1,4 +1,4 @@
-"""Test what an analyst reads from a server of answers from readings: limits, noise and words.
+"""Test what an analyst reads from a server, of readings above all: limits, noise and words.
 
 Fleets hold their incomes; their noise is drawn from the definition, and its variance comes from
 sums over a fine grid of noise.
@@ -26,6 +26,7 @@ from geoveil.campaign import (
     Attribute,
     Question,
     Readings,
+    SmoothSpec,
     State,
     StatisticCampaign,
     encode,
@@ -195,3 +196,23 @@ def test_extrapolated_shares_are_told_as_shares():
     assert "of people have an income of more than about $50,000" in answered
     assert " % points a period" in trend
     assert any("only bounded noise, not extrapolated, shows them" in note for note in found.notes)
+
+
+def test_the_noise_of_answers_without_ends_is_within_its_bounds():
+    """12 campaigns of 2,000, a fifth of them at the threshold, seed 3; their noise from 400,000
+    answers. Control: without errors of their variance, at least it less 1/4, at most it."""
+    spec = SmoothSpec(noise="student-t", nu=6.0)
+    privacy = GeoPrivacy(1.0, 3 * SCALE, "dollar")
+    asked = replace(campaign(extrapolated=False), readings=None, mechanism=spec, privacy=privacy)
+    (mechanism,), rng = asked.mechanisms, np.random.default_rng(3)
+    near, far = (np.var(mechanism.simulate([at] * 400_000, rng)) for at in (50_000.0, -1e9))
+    true, wrong = (near + 4 * far) / 5, 0
+    for _ in range(12):
+        people = rng.permutation(np.repeat([50_000.0, -1e9], [400, 1_600]))
+        answers = np.asarray(mechanism.simulate(people, rng))
+        noise = shown(asked, answers).latest[0].noise_variance
+        assert noise is not None
+        assert noise.low < 0.98 * true
+        assert noise.high > 1.02 * true
+        wrong += not np.var(answers) - 1 / 4 <= true <= np.var(answers)
+    assert wrong >= 4

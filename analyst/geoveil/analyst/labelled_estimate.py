@@ -30,6 +30,8 @@ _INFEASIBLE = 2
 """The solver's status for an infeasible programme."""
 _CONSTANT = 1e-9
 """Negligible variance, relative to the greatest."""
+_HARDLY = 0.01
+"""The probability of an answer beyond the ends that are assumed, relative to that of a miss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,10 +350,16 @@ class LabelledEstimate:
 
     @property
     def _variances(self) -> tuple[float, float]:
-        """An interval for the variance of answers, the mean of squares that have two ends."""
+        """An interval for the variance of answers, the mean of squares that have two ends.
+
+        Answers without ends have those that hardly any campaign's leave.
+        """
         variance, (low, high) = self._variance, self.limits.reports
+        if not math.isfinite(high - low) and self.mechanism is not None:
+            beyond = _HARDLY * (1 - self.confidence) / self.n
+            low, high = (k * self.mechanism.step for k in self.mechanism.likely_range(beyond))
         if self.value is None or not math.isfinite(high - low):
-            return variance, variance
+            return 0.0, math.inf
         ends = 0.0, max(high - self.value, self.value - low) ** 2
         spread = variance * max(ends[1] - variance, 0.0)  # their largest variance [BD00]
         interval = interval_of_mean(self.n, variance, spread, self.confidence, Limits(ends, ends))
