@@ -103,6 +103,22 @@ class PartlyOnAGrid(OnAGrid):
         return np.where(np.isneginf(grid), smooth, grid) - np.log(2)
 
 
+class HalfOfFewDigits(OnAGrid):
+    """Half of the reports are any number of 30 bits; the others have less noise by a share."""
+
+    def simulate(self, x: Any, rng: np.random.Generator) -> Array:
+        value = self.query.value(x)
+        laplace = 12 * self.step * (1 - self.share) * rng.laplace(size=value.shape)
+        few = rng.integers(0, 2**30, value.shape) / 2**30
+        return np.where(rng.random(value.shape) < 0.5, few, value + laplace)
+
+    def log_density(self, y: Any, x: Any) -> Array:
+        scale = 12 * self.step
+        smooth = -np.abs(y - self.query.value(x)) / scale - np.log(4 * scale)
+        of_few = (np.mod(y * 2.0**30, 1) == 0) & (y >= 0) & (y < 1)
+        return np.where(of_few, -31 * np.log(2), smooth)
+
+
 class NextToEachOther(OnAGrid):
     """A third of the reports are two neighbouring floats, and a share more are the lower one."""
 
@@ -162,6 +178,8 @@ class Steeper(OnAGrid):
     [
         (PartlyOnAGrid, 0.0, True),
         (PartlyOnAGrid, 0.16, False),
+        (HalfOfFewDigits, 0.0, True),
+        (HalfOfFewDigits, 0.2, False),
         (NextToEachOther, 0.0, True),
         (NextToEachOther, 0.02, False),
         (Steeper, 0.0, True),

@@ -233,11 +233,8 @@ def _laws(
         yield _Law(True, edges, parts, parts, 0.0, others, narrow)
     if only_atoms:
         return
-    others = second
-    if len(atoms):
-        rare = _single(case, np.union1d(first, second), point)
-        rest, others = rest[~np.isin(rest, rare)], np.where(np.isin(second, rare), np.inf, second)
-        others = np.where(np.isin(second, atoms), np.inf, others)
+    rare = np.union1d(_single(case, np.union1d(first, second), point), atoms)
+    rest, others = rest[~np.isin(rest, rare)], np.where(np.isin(second, rare), np.inf, second)
     if len(np.unique(rest)) < max((1 - _TIES) * len(rest), 2):
         yield "floats are too coarse there"
         return
