@@ -197,19 +197,20 @@ def chance_of_closeness(made: Array, numbers: Array) -> float:
     return float(binom.sf(np.count_nonzero(apart < _CLOSE) - 1, len(made), 2 * _CLOSE))
 
 
-def chance_of_repeats(other: NDArray[Any], one: NDArray[Any], *again: NDArray[Any]) -> float:
-    """Return the chance that one series repeats in a third, where another one does not, as often.
+def chance_of_repeats(*pairs: tuple[NDArray[Any], NDArray[Any]]) -> float:
+    """Bound the chance that as many reports of a pair of series are those of the other pair.
 
-    Three independent reports of a point are in any order, so that each is as likely to be equal.
+    Three independent reports of a point are in any order, so that each is as likely to be equal to
+    the one that was drawn in its way as to the one that was drawn in another.
     """
     from scipy.stats import binom
 
-    chance = 1.0
-    for third in again:
-        alike, chance_alike = (same(series[: len(third)], third) for series in (one, other))
-        apart = alike != chance_alike
-        chance = float(binom.sf((alike & apart).sum() - 1, apart.sum(), 0.5))
-    return chance
+    chances = []
+    for one, third, other in zip(*pairs, pairs[0][::-1], strict=True):
+        alike, by_chance = same(one, third), same(other, third)
+        apart = alike != by_chance
+        chances.append(float(binom.sf((alike & apart).sum() - 1, apart.sum(), 0.5)))
+    return len(pairs) * min(chances)
 
 
 def same(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:

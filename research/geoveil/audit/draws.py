@@ -83,7 +83,7 @@ _TESTS = 10
 _MULTIPLES = 1 << 17
 """Twice the largest multiple of a place on which the next may depend: generators have such."""
 _AGAIN = 1000
-"""Reports that a new copy of a user's mechanism draws again."""
+"""Reports that new copies of a user's mechanism draw twice in each way."""
 _FLOATS = 64
 """The most floats by which every other pair of reports is shifted."""
 _DEEPER = 2.0 ** np.arange(12, 36, 4)
@@ -135,8 +135,6 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     along = points_along(case, rng, releases), points_afar(case, releases)
     groups = points_beside(case, ends, rng), np.concatenate(along)
     own = _is_own(case)
-    states = (*case.two_alike(), case.two_alike()[0]) if own else (mechanism, mechanism)
-    many = [states[0].release_many, *map(devices_call, states[1:])]
     points = np.concatenate(groups)
     halves = [2 * max(releases // (8 * len(g)), 1) for g in groups for _ in g]
     turns = np.repeat(rng.permutation(np.repeat(np.arange(len(points)), halves)[::2]), 2)
@@ -146,16 +144,16 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
     x[moved] += np.spacing(np.abs(x[moved])) * rng.integers(0, _FLOATS, x[moved].shape)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
-        turn = (SeededSource(seed), x), (SystemSource(), x), (SystemSource(), x[:_AGAIN])
         try:
-            series = [draw(of, source) for draw, (source, of) in zip(many, turn, strict=False)]
+            few = [x[:_AGAIN]] * 2 if own else []
+            both, *again = (_both_ways(case, of, seed + i) for i, of in enumerate([x, *few]))
         except (TypeError, ValueError, OverflowError):
             if own and isinstance(mechanism, Mechanism):
                 _as_a_device(case.name, mechanism, points[0].tolist())  # refuses invalid reports
             raise
-        if chance_of_repeats(*series) < failure / (2 * _TESTS):
-            return Draws(2 * len(x), False, "a new copy repeats reports with the system's bits")
-        drawn_by = [np.split(drawn[order], np.cumsum(halves)[:-1]) for drawn in series[:2]]
+        if again and chance_of_repeats(*again) < failure / (2 * _TESTS):
+            return Draws(2 * len(x), False, "a new copy repeats reports with other random bits")
+        drawn_by = [np.split(drawn[order], np.cumsum(halves)[:-1]) for drawn in both]
         if own and isinstance(mechanism, Mechanism):  # like devices: a new copy each time
             by_a_device = _by_a_device(halves)
             for point, drawn, new in zip(points.tolist(), drawn_by[1], by_a_device, strict=True):
@@ -192,6 +190,12 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
         last = np.random.default_rng([seed, 1])
         fault = _refused(reports, where, halves, sides, order, own, share, last)
     return Draws(sum(map(len, reports)), not fault, fault)
+
+
+def _both_ways(case: Case, x: Array, seed: int) -> tuple[Integers, Integers]:
+    """Return reports with a seed and with the system's bits, by copies of a user's mechanism."""
+    two: tuple[Any, Any] = case.two_alike() if _is_own(case) else (case.mechanism, case.mechanism)
+    return two[0].release_many(x, SeededSource(seed)), devices_call(two[1])(x, SystemSource())
 
 
 def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
