@@ -206,8 +206,8 @@ def chance_of_repeats(*pairs: tuple[NDArray[Any], NDArray[Any]]) -> float:
     from scipy.stats import binom
 
     chances = []
-    for one, third, other in zip(*pairs, pairs[0][::-1], strict=True):
-        alike, by_chance = same(one, third), same(other, third)
+    for first, third, other in zip(*pairs, pairs[0][::-1], strict=True):
+        alike, by_chance = same(first, third), same(other, third)
         apart = alike != by_chance
         chances.append(float(binom.sf((alike & apart).sum() - 1, apart.sum(), 0.5)))
     return len(pairs) * min(chances)
