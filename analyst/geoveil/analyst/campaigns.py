@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from geoveil.analyst.planner import default_cap
+from geoveil.analyst.planner import default_cap, mean_reciprocal
 from geoveil.analyst.questions import AnalystQuestion, Softness, is_inside, is_swapped
 from geoveil.campaign import (
     MECHANISMS,
@@ -37,8 +37,6 @@ _MOST_EPSILON = 10.0
 """The largest ε over PER, within which values should look alike: e^10 is 22,026."""
 _MOST_TOLD_APART = 10_000.0
 """The most distances PER/ε from one end of the values to the other."""
-_MANY = 500
-"""Expected answers from which on 1/(their number − 2) bounds the mean of 1/N, and is near it."""
 _INHABITED = (-60.0, 84.0)
 """The inhabited latitudes, in degrees."""
 
@@ -362,28 +360,15 @@ def refuse_unlikely(
 
 def _errors(campaign: StatisticCampaign, participants: int) -> list[tuple[float, str]]:
     """Return the largest standard error of each question, noise and sampling together."""
-    each = _mean_of_inverse(participants, 1 if campaign.answers_all else campaign.columns)
+    share = 1.0 if campaign.answers_all else 1 / campaign.columns
+    # Where hardly anybody answers, many a question has no answer at all.
+    each = max(mean_reciprocal(participants, share), 1 / (participants * share))
     errors = []
     for question, mechanism in zip(campaign.questions, campaign.mechanisms, strict=True):
         low, high = campaign.widened(question.query.profile.bounds)
         variance = campaign.noise_factor * mechanism.largest_variance + ((high - low) / 2) ** 2
         errors.append((math.sqrt(variance * each), question.label))
     return errors
-
-
-def _mean_of_inverse(participants: int, questions: int) -> float:
-    """Return the mean of 1/N, N > 0 the answers to one of several questions drawn at random."""
-    expected = participants / questions
-    if questions == 1:
-        return 1 / expected
-    if expected > _MANY:
-        return 1 / (expected - 2)
-    chance = none = (1 - 1 / questions) ** participants
-    mean = 0.0
-    for n in range(1, min(participants, 3 * _MANY) + 1):
-        chance *= (participants - n + 1) / (n * (questions - 1))
-        mean += chance / n
-    return max(mean / (1 - none), 1 / expected)  # of fewer, many questions have no answer
 
 
 def _check_hidden(campaign: AttributeCampaign) -> None:
