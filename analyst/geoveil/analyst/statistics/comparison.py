@@ -25,7 +25,7 @@ from geoveil.analyst.simultaneous import (
 )
 from geoveil.analyst.statistics.distribution import Curve, DistributionCurve
 from geoveil.analyst.statistics.joint import LIARS, JointEstimates, Quantity
-from geoveil.analyst.statistics.quantiles import QuantileEstimates, farthest_of_two
+from geoveil.analyst.statistics.quantiles import QuantileEstimates, farthest_of_two, grown
 from geoveil.gp import Array, ParameterError, UnsupportedError, enum_repr, validation
 
 Numbers: TypeAlias = JointEstimates | Quantity | QuantileEstimates
@@ -277,7 +277,7 @@ def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstima
                             [estimates.ci_high - estimates.value]])  # fmt: skip
         # The part beyond the errors of honest reports is due to liars.
         moved = np.maximum(margins - reach * errors, 0.0) if liars else np.zeros((2, 1))
-        margins_at = partial(_grown, np.maximum(margins - moved, 0.0), reach)
+        margins_at = partial(grown, np.maximum(margins - moved, 0.0), reach)
     else:
         labels = tuple(f"quantile {level:g}" for level in estimates.levels.tolist())
         correlations, softness = estimates.correlations, estimates.width
@@ -297,13 +297,6 @@ def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstima
         (moved[0], moved[1]),
         about,
     )
-
-
-def _grown(margins: Array, reach: float, confidence: float) -> Array:
-    """Return margins at a confidence, given those at a reach of so many standard errors."""
-    share = critical_value_of_one(confidence) / reach
-    # A margin without an end has none at any confidence; 0 times infinity is not a number.
-    return np.asarray(np.where(np.isinf(margins), margins, share * np.minimum(margins, 1e300)))
 
 
 def _curve_change(

@@ -98,8 +98,7 @@ class QuantileEstimates(Series):
         share, margins = critical_value_of_one(confidence) / reach, self._margins
         last = len(margins) - 1
         if share >= 1:
-            far = np.isinf(margins[last])  # 0 times infinity is not a number
-            return np.asarray(np.where(far, np.inf, share * np.where(far, 0.0, margins[last])))
+            return grown(margins[last], reach, confidence)
         k, part = int(share * last), share * last % 1
         return np.asarray(
             margins[k] if not part else (1 - part) * margins[k] + part * margins[k + 1]
@@ -266,10 +265,17 @@ def _estimates(at: Array, above: JointEstimates, levels: Array, width: float) ->
             ]
         ),
         correlations=above.correlations[np.ix_(nearest, nearest)],
-        ends=partial(_ends_at, at, honest, levels),
+        ends=partial(_ends_at, at, honest, levels, of_honest),
         width=width,
         **above.common,
     )
+
+
+def grown(margins: Array, reach: float, confidence: float) -> Array:
+    """Return margins at a confidence, given those at a reach of so many standard errors."""
+    share = critical_value_of_one(confidence) / reach
+    # A margin without an end has none at any confidence; 0 times infinity is not a number.
+    return np.asarray(np.where(np.isinf(margins), margins, share * np.minimum(margins, 1e300)))
 
 
 def farthest_of_two(
@@ -295,14 +301,17 @@ def farthest_of_two(
 
 
 def _ends_at(
-    at: Array, above: JointEstimates, levels: Array, confidence: float
+    at: Array,
+    above: JointEstimates,
+    levels: Array,
+    estimated: tuple[Array, Array],
+    confidence: float,
 ) -> tuple[Array, Array]:
-    """Return the ends at a confidence, at thresholds outside where they are not the estimates'."""
+    """Return the ends at a confidence, at thresholds outside, within those that are estimated."""
     low, high = _outside(at, *_intervals(at, replace(above, confidence=confidence), levels))
     if confidence > above.confidence + _ROUNDED:
         return low, high
-    least, greatest = _intervals(at, above, levels)
-    return np.maximum(low, least), np.minimum(high, greatest)
+    return np.maximum(low, estimated[0]), np.minimum(high, estimated[1])
 
 
 def _intervals(at: Array, above: JointEstimates, levels: Array) -> tuple[Array, Array]:
