@@ -13,7 +13,7 @@ from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 
 
 def campaign(questions: int) -> StatisticCampaign:
-    """Of people, half far below and half far above all thresholds, who have hardly any noise."""
+    """Return a campaign whose noise is small for people far from all thresholds."""
     return StatisticCampaign(
         attribute=Attribute(name="income", unit="dollar"),
         privacy=GeoPrivacy(1.0, 1.0, "dollar"),

@@ -269,7 +269,7 @@ def test_the_bounds_are_met_by_people_who_make_noise_largest():
 
 @pytest.mark.parametrize("zero", [1_900.0, 1e5])
 def test_bounds_do_not_depend_on_where_numbers_have_their_zero(zero):
-    """Of years of birth, say, of 100,000 people, from what reports say of them on average.
+    """The numbers are years of birth, say, of 100,000 people.
 
     Control: the mean of y² − y tells less of numbers far from 0 than their noise may be.
     """
@@ -291,9 +291,11 @@ def test_bounds_do_not_depend_on_where_numbers_have_their_zero(zero):
 
 
 def test_the_noise_of_a_few_people_may_be_unseen():
-    """Of 1,000 people 20 are at a threshold that is 1/20 of the noise wide: with the probability
-    0.6 none of them answers anything but 0 or 1. Control: the error of the mean of y² − y by the
-    answers themselves."""
+    """20 of 1,000 people are at a threshold that is 1/20 of the noise wide.
+
+    With the probability 0.6 none of them answers anything but 0 or 1. Control: the error of the
+    mean of y² − y by the answers themselves.
+    """
     mechanism = DebiasedLaplace(Threshold(0.0, 1.0, "smoothstep"), GeoPrivacy(1.0, per=20.0))
     noise, limits = 0.02 * mechanism.variance([0.0])[0], Limits(mechanism.range, (0.0, 1.0))
     assert math.exp(-0.5 / 20.0) ** 20 > 0.6
@@ -303,8 +305,10 @@ def test_the_noise_of_a_few_people_may_be_unseen():
 
 
 def test_the_noise_of_a_few_people_may_happen_to_be_seen():
-    """Of 20,000 people 2 are in the middle of a step of two parabolas, 1/8 of the noise wide: with
-    the probability 0.11 one of them answers ±256. Control: Wilson's lower limit."""
+    """2 of 20,000 people are in the middle of a step that is 1/8 of the noise wide.
+
+    With the probability 0.11 one of them answers ±256. Control: Wilson's lower limit.
+    """
     parabolas = TabulatedProfile((0.0, 1.0, 2.0), (0.0, 0.5, 1.0), (0.0, 1.0, 1.0, 0.0))
     mechanism, n = DebiasedLaplace(Linear(parabolas, 1.0), GeoPrivacy(1.0, per=16.0)), 20_000
     noise, limits = 2 / n * mechanism.variance([1.0])[0], Limits(mechanism.range, (0.0, 1.0))

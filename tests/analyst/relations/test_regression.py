@@ -122,7 +122,7 @@ def test_predictions_of_a_group_have_the_interval_of_its_coefficient(of: int) ->
 
 @pytest.mark.parametrize(("first", "second"), [(50, 0), (0, 0), (100, 100), (100, 0)])
 def test_open_answers_that_are_all_equal_leave_an_interval(first: int, second: int) -> None:
-    """Of 100 people each. It is at least as wide as Clopper and Pearson's. Control: no error."""
+    """Intervals are at least as wide as Clopper and Pearson's. Control: they have no width."""
     yes = np.concatenate([np.arange(100) < count for count in (first, second)])
     form_ = form(choice("works", 2, None), choice("rents", 2, None))
     reports = FormReports(form_, np.stack([yes, np.repeat([0, 1], 100)], axis=1).astype(np.int64))

@@ -112,7 +112,7 @@ def test_ends_and_p_values_are_those_of_both_margins(people, to_first):
 
 
 def test_differences_of_quantiles_hold_across_both_gaps():
-    """Of 2,000 people each, 49.7 and 50.3 % hold 0, the others a million: so do the medians.
+    """In two groups of 2,000 people, 49.7 and 50.3 % hold 0, and all others hold a million.
 
     The samples have 50.5 and 49.5 % at 0, less than an error away, and their medians differ the
     other way round. Control: margins combined as those of independent normal errors.

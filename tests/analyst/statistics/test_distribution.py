@@ -154,7 +154,7 @@ def test_quantiles_invert_the_curve_and_its_band():
 
 
 def test_quantiles_hold_where_the_curve_jumps_between_thresholds():
-    """Of all people 70 % are at 30,000, the others at 210,000, and thresholds are 100,000 apart.
+    """70 % of people hold 30,000, the others 210,000, and thresholds are 100,000 apart.
 
     Control: a band that is linear between thresholds holds none.
     """

@@ -200,7 +200,7 @@ def test_the_difference_of_quantiles_holds_across_a_gap():
 
 
 def test_the_difference_of_quantiles_holds_across_two_gaps():
-    """Of all people 24.9 % hold 0 and 24.9 % 2 million, the others 1 million: so do both quartiles.
+    """24.9 % of people hold 0 and 24.9 % hold 2 million; the others, and both quartiles, 1 million.
 
     In a sample of 2,000 people with 25.4 % at either end, half a standard error more, they are 2
     million apart. Control: margins combined as those of normal errors.
@@ -217,7 +217,7 @@ def test_the_difference_of_quantiles_holds_across_two_gaps():
 
 
 def test_joint_margins_of_a_quantile_reach_across_a_gap():
-    """Of 1,000 people 544 hold 0, 2.8 errors more than half, the others 400,000.
+    """544 of 1,000 people hold 0, which is 2.8 errors more than half; the others hold 400,000.
 
     At 95 % the median is held near 0, at the confidence of 3.2 errors not. Control: margins that
     grow like those of a normal error.
@@ -236,7 +236,7 @@ def test_joint_margins_of_a_quantile_reach_across_a_gap():
 
 @pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5])
 def test_two_errors_go_as_far_as_their_ellipse(rho):
-    """By all pairs on a mesh of the ellipse, for proportional, bent and stepped margins."""
+    """The oracle tries all pairs on a mesh, for proportional, bent and stepped margins."""
     x, y = np.meshgrid(*[np.linspace(0.0, 2.0, 1_001)] * 2)
     inside = x * x + y * y - 2 * rho * x * y <= 4 * (1 - rho * rho)
     bent = (lambda z: 3.0 * z, lambda z: z**1.5, lambda z: z + 10.0 * (z > 0.2))
@@ -252,7 +252,7 @@ def test_two_errors_go_as_far_as_their_ellipse(rho):
 
 
 def test_quantiles_end_outside_where_thresholds_are_still_far_apart(monkeypatch):
-    """As those of many levels, far apart, when rounds are over. Control: linear ends."""
+    """Rounds may end before thresholds of many levels are close. Control: linear ends."""
     rng, levels = np.random.default_rng(14), np.array([0.2, 0.4, 0.6])
     points = rng.integers(0, 20, 1_000) * 1e8 + rng.laplace(0, 8_000.0, 1_000)
     monkeypatch.setattr(quantiles, "_ROUNDS", 1)
@@ -404,7 +404,7 @@ def test_inequality_of_crowds_narrower_than_the_noise_is_held(statistic, true, s
 
 @pytest.mark.parametrize("within", [None, (0.0, 1e6)])
 def test_a_gini_coefficient_of_equal_people_may_be_0(within: Any, monkeypatch: Any) -> None:
-    """Of 500 at 40,000. Control: a blur whose density were known."""
+    """500 people hold 40,000. Control: the estimated density is taken for the true one."""
     points = 40_000.0 + np.random.default_rng(12).laplace(0, 8_000.0, 500)
     assert reports(points).ask(Gini(within=within)).ci_low == 0
     monkeypatch.setattr(inequality, "_gradient_of_square", lambda found: 0 * found.at)
