@@ -182,6 +182,12 @@ def test_what_cannot_be_planned_is_refused() -> None:
     assert form_plan(_plan(), 100, None)["statistics"] == []
 
 
+@pytest.mark.parametrize("people", [0, -1, 0.5, math.nan, True])
+def test_a_number_of_people_is_one_or_more(people: Any) -> None:
+    with pytest.raises(ParameterError, match="participants must be an integer >= 1"):
+        _plan(Wish("mean income", Mean("income"))).errors(people)
+
+
 def test_a_mean_of_groups_that_noise_hides_has_an_endless_error() -> None:
     fields = (number("income", 1.0), choice("rents", 2, 0.01))
     hidden = Wish("by", MeanBy("income", "rents"))

@@ -132,7 +132,7 @@ class PlannedForm:
         Raises:
             AnalystError: if such reports do not determine a statistic.
         """
-        n = min(people, at_most)
+        n = min(validation.require_count("participants", people), at_most)
         rng = np.random.default_rng(self.seed)
         campaign = _campaign(self.fields)
         of_people = zip(*(campaign.prepare(answers) for answers in self.sample), strict=True)
