@@ -18,10 +18,14 @@ ROUNDS = 3
 _NEEDED = "import numpy, flint, typer"
 _WITHIN = """
 import time
-from geoveil.analyst.planner import HardThreshold, LogNormalPrior, plan
+from geoveil.analyst.planner import (
+    KINDS, HardThreshold, LogNormalPrior, PlanningProblem, Search, planned
+)
 from geoveil.gp import GeoPrivacy
 start = time.process_time()
-plan(HardThreshold(1e5), GeoPrivacy(1.0, per=8e3), LogNormalPrior(11.5, 0.8), n=50_000)
+question, incomes = HardThreshold(1e5), LogNormalPrior(11.5, 0.8)
+problem = PlanningProblem.of(question, GeoPrivacy(1.0, per=8e3), incomes)
+planned(Search(problem), 50_000, tuple(KINDS))
 print(time.process_time() - start)
 """
 _SESSION = """

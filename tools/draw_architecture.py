@@ -32,7 +32,7 @@ WAY: dict[str, tuple[str, tuple[Step, ...]]] = {
     "The asker": (
         "#e8f1fb",
         (
-            Step("plans: which mechanism, how many people", "geoveil.analyst.planner.plan:plan"),
+            Step("plans: which mechanism, how many people", "geoveil.analyst:plan_for"),
             Step("states the question", "geoveil.campaign:StatisticCampaign"),
             Step("signs it", "geoveil.campaign.signing:seal"),
             Step("asks the server for estimates", "geoveil.analyst:Analyst"),

@@ -20,7 +20,6 @@ from geoveil.analyst.planner import (
     LogNormalPrior,
     Prior,
     SamplePrior,
-    plan,
 )
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.public_prior import scaled
@@ -29,6 +28,7 @@ from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.intervals import UNLIMITED
 from geoveil.proto.v1 import campaign_pb2 as pb
 from geoveil.simulation.priors import public_prior
+from tests.analyst.planner.plans import plan
 
 PRIVACY = GeoPrivacy(1.0, per=8_000.0, unit="dollar")
 T, NORMAL = 100_000.0, 1.959963984540054

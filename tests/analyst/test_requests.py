@@ -16,7 +16,7 @@ from geoveil.analyst.feasible_alternatives import (
     check_prior,
     excess,
 )
-from geoveil.analyst.planner import HistogramPrior, compare_allocations, plan
+from geoveil.analyst.planner import HistogramPrior, compare_allocations
 from geoveil.analyst.planner.allocation import Searches
 from geoveil.analyst.planner.candidates import KINDS
 from geoveil.analyst.planner.plan import CLOSE, screened
@@ -25,6 +25,7 @@ from geoveil.analyst.report import odds
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, GeoVeilError, ParameterError, Threshold
 from geoveil.simulation.people_files import TableFileError
 from geoveil.simulation.priors import public_prior
+from tests.analyst.planner.plans import plan
 
 LOG_NORMAL = public_prior("lognormal:98000,0.83")
 INCOMES, COLLISIONS = public_prior("incomes"), public_prior("collisions")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geoveil.analyst.planner import HardThreshold, SamplePrior, plan
+from geoveil.analyst.planner import HardThreshold, SamplePrior
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GaussianKernel, GeoPrivacy, Threshold
 from geoveil.simulation.comparison import STUDENT_T, Setting
@@ -14,6 +14,7 @@ from geoveil.simulation.demo import experiments, predict_local
 from geoveil.simulation.experiments.kde import DEFAULT
 from geoveil.simulation.experiments.oneway import PANELS
 from geoveil.simulation.populations import household_incomes
+from tests.analyst.planner.plans import plan
 
 PRIVACY = GeoPrivacy(1.0, per=8.0)
 

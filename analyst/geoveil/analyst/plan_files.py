@@ -28,7 +28,6 @@ from geoveil.analyst.planner import (
     Prediction,
     Searches,
     Targets,
-    as_question,
     in_words,
     screened,
     vector_answers,
@@ -107,7 +106,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
     later: the plan lists their questions for people to read.
     """
     name, m = request.chosen(found).allocation, len(request.questions)
-    rule, wanted = ALLOCATIONS[name], [as_question(question) for question in request.questions]
+    rule = ALLOCATIONS[name]
     each = rule.per_report(request.plane_privacy, m)
 
     def error(p: Prediction) -> float:
@@ -115,7 +114,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
 
     if rule.together:
         alternatives = vector_answers(
-            wanted, each, request.prior, found.n, searches, request.mechanism
+            request.questions, each, request.prior, found.n, searches, request.mechanism
         )
     else:
         several = tuple(kind for kind in KINDS if KINDS[kind].serves_several)
@@ -123,7 +122,7 @@ def chosen_together(request: PlanRequest, found: Comparison, searches: Searches)
         if request.mechanism is not None:
             several = (request.mechanism,)
         kinds = (POINTS,) if rule.one_for_all else several
-        own = [searches.of(i, q, each, request.prior) for i, q in enumerate(wanted)]
+        own = [searches.of(i, q, each, request.prior) for i, q in enumerate(request.questions)]
         ways = [[best for s in own for best in screened(s, (kind,), error)[:1]] for kind in kinds]
         complete = [way for way in ways if len(way) == m]
         if not complete:

@@ -25,7 +25,7 @@ from geoveil.analyst.planner import (
 from geoveil.analyst.public_prior import scaled
 from geoveil.analyst.request import PlanRequest
 from geoveil.analyst.results import finite
-from geoveil.gp import GeoPrivacy, Query, reach_at_all_looks
+from geoveil.gp import GeoPrivacy, reach_at_all_looks
 
 AS_EXPECTED = "as the prior says"
 """The name of the case in which the prior is right."""
@@ -133,7 +133,7 @@ def _typical(targets: Sequence[Targets]) -> float:
     return math.sqrt(math.fsum(t.hard_question**2 for t in targets) / len(targets))
 
 
-def _targets(targets: Targets, question: PopulationMean | Query) -> Record:
+def _targets(targets: Targets, question: PopulationMean) -> Record:
     """Return the three targets; a soft question has no hard target."""
     hard = targets.hard_question if isinstance(question, HardQuestion) else None
     return {

@@ -9,8 +9,8 @@ from geoveil.analyst.planner import (
     HardThreshold,
     LogNormalPrior,
     SamplePrior,
+    SoftQuestion,
     compare_allocations,
-    plan,
 )
 from geoveil.analyst.planner.allocation import ALLOCATIONS
 from geoveil.campaign import SmoothSpec
@@ -23,16 +23,18 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
+from tests.analyst.planner.plans import plan
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 PLACES = SamplePrior(np.random.default_rng(9).normal(scale=4.0, size=(300, 2)))
 GRID = [GaussianKernel((float(x), float(y)), 2.0) for x in (-4, 0, 4) for y in (-4, 0, 4)]
+MEANS = list(map(SoftQuestion, GRID))
 
 
 @pytest.mark.deep
 def test_perturbed_points_and_a_partition_against_draws():
     """300 people, 9 kernels, 1,500 repetitions: the ASE of both within 5 %."""
-    found = compare_allocations(GRID, UNIT, PLACES, 300)
+    found = compare_allocations(MEANS, UNIT, PLACES, 300)
     points, _ = PLACES.nodes()
     truth = np.array([q.value(points).mean() for q in GRID])
     rng = np.random.default_rng(10)
@@ -54,7 +56,7 @@ def test_perturbed_points_and_a_partition_against_draws():
 
 
 def test_privacy_in_all_is_equal_but_for_repeat():
-    found = compare_allocations(GRID, UNIT, PLACES, 5_000)
+    found = compare_allocations(MEANS, UNIT, PLACES, 5_000)
     assert {row.allocation for row in found.rows} == set(ALLOCATIONS)
     for row in found.rows:
         expected = UNIT.repeated(9) if row.allocation == "repeat" else UNIT
@@ -66,7 +68,7 @@ def test_privacy_in_all_is_equal_but_for_repeat():
 @pytest.mark.deep
 def test_the_crossover_is_where_the_errors_cross():
     """Oracle: the comparison itself, at m kernels at one and the same place."""
-    n, wide = 20_000, GaussianKernel((0.0, 0.0), 0.5)
+    n, wide = 20_000, SoftQuestion(GaussianKernel((0.0, 0.0), 0.5))
     crossing = compare_allocations([wide], UNIT, PLACES, n).crossover
     assert crossing > 2
     for m, better in ((crossing - 1, "partition"), (crossing, "points")):
@@ -89,7 +91,7 @@ def test_hard_thresholds_are_planned_one_by_one():
 
 
 def test_what_cannot_be_answered_by_points_is_partitioned():
-    ramps = [Threshold(t, 1.0, "linear") for t in (6.0, 9.0)]
+    ramps = [SoftQuestion(Threshold(t, 1.0, "linear")) for t in (6.0, 9.0)]
     found = compare_allocations(ramps, UNIT, LogNormalPrior(2.0, 0.5), 1_000)
     assert "points" not in {row.allocation for row in found.rows}
     assert found.crossover is None
@@ -105,7 +107,8 @@ def test_a_vector_of_questions_far_apart_has_the_error_of_its_draws():
     """
     values = np.linspace(0.0, 400.0, 800)
     ramps = [Threshold(50.0 + 100.0 * j, 2.0, "linear") for j in range(4)]
-    found = compare_allocations(ramps, UNIT, SamplePrior(values), 800)["vector"]
+    means = list(map(SoftQuestion, ramps))
+    found = compare_allocations(means, UNIT, SamplePrior(values), 800)["vector"]
     vector = SmoothSpec().build_together(ramps, UNIT)
     rng, truth = np.random.default_rng(7), np.stack([q.value(values) for q in ramps], -1).mean(0)
     drawn = [np.square(vector.simulate(values, rng).mean(0) - truth).sum() for _ in range(4_000)]
@@ -113,13 +116,14 @@ def test_a_vector_of_questions_far_apart_has_the_error_of_its_draws():
     assert found.kinds == ("smooth",) * 4
     alone = SmoothSpec().build(ramps[0], UNIT)
     assert 4 * alone.variance(values).mean() / 800 < 0.5 * found.total_error
-    rows = compare_allocations(ramps, UNIT, SamplePrior(values), 800, mechanism="smooth")
+    rows = compare_allocations(means, UNIT, SamplePrior(values), 800, mechanism="smooth")
     assert found.total_error < 0.6 * rows["split"].total_error
 
 
 def test_vectors_are_compared_where_campaigns_can_have_them():
     slack = GeoPrivacy(1.0, per=1.0, delta=1e-6)
-    ramps, prior = [Threshold(t, 1.0, "linear") for t in (6.0, 9.0)], LogNormalPrior(2.0, 0.5)
+    ramps = [SoftQuestion(Threshold(t, 1.0, "linear")) for t in (6.0, 9.0)]
+    prior = LogNormalPrior(2.0, 0.5)
     for changed in ({"privacy": slack}, {"mechanism": "lipschitz"}, {"questions": ramps[:1]}):
         given = {"questions": ramps, "privacy": UNIT, "prior": prior, "n": 1_000} | changed
         assert "vector" not in {row.allocation for row in compare_allocations(**given).rows}
@@ -128,12 +132,7 @@ def test_vectors_are_compared_where_campaigns_can_have_them():
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"questions": []}, "questions"),
         ({"questions": [HardThreshold(float(t)) for t in range(65)]}, "questions"),
-        ({"questions": [HardThreshold(1.0), GRID[0]]}, "questions[1].dimension"),
-        ({"questions": [3]}, "question"),
-        ({"privacy": 1.0}, "privacy"),
-        ({"prior": None}, "prior"),
         ({"n": 0}, "n"),
     ],
 )

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from geoveil.analyst import LogNormalPrior, PlanRequest, PublicPrior, ShareAbove, plan_for
-from geoveil.analyst.planner import KINDS, HardThreshold, plan
+from geoveil.analyst.planner import KINDS, HardThreshold
 from geoveil.analyst.planner.candidates import SLACK
 from geoveil.analyst.planning import PlannedQuestions
 from geoveil.campaign import Allocation, SmoothSpec, StatisticCampaign
 from geoveil.gp import ApproximateLaplace, GeoPrivacy, ParameterError, UnsupportedError
+from tests.analyst.planner.plans import plan
 
 PAPER = "smooth:noise=student-t,nu=3,calibration=paper,reach=inf"
 SPEC = SmoothSpec(noise="student-t", nu=3.0, calibration="paper", reach=math.inf)

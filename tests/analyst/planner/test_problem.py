@@ -14,7 +14,6 @@ from geoveil.analyst.planner import (
     LogNormalPrior,
     SamplePrior,
     compare_allocations,
-    plan,
 )
 from geoveil.analyst.planner.problem import Nodes, SoftQuestion, mesh, nodes_near
 from geoveil.gp import (
@@ -29,6 +28,7 @@ from geoveil.gp import (
     Threshold,
 )
 from geoveil.gp.arithmetic import FLOAT
+from tests.analyst.planner.plans import plan
 
 PRIVACY = GeoPrivacy(1.0, per=8_000.0)
 EVEN = HistogramPrior([0.0, 1e6], [50_000])
@@ -125,7 +125,7 @@ def test_many_queries_of_ones_own_are_compared_like_the_librarys():
     row = [Threshold(20_000.0 * k, 24_000.0, "smoothstep") for k in range(1, 16)]
     own, known = (
         compare_allocations(queries, PRIVACY, EVEN, 50_000)["partition"]
-        for queries in ([Twin(query) for query in row], row)
+        for queries in ([SoftQuestion(Twin(query)) for query in row], list(map(SoftQuestion, row)))
     )
     assert own.kinds == known.kinds
     assert own.errors == known.errors

@@ -12,13 +12,13 @@ from geoveil.analyst.planner import (
     HardThreshold,
     LogNormalPrior,
     SamplePrior,
-    plan,
 )
 from geoveil.analyst.planner.coarse import NARROWEST, WIDEST, width
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.planner.search import Search
 from geoveil.gp import GeoPrivacy, UnsupportedError
 from geoveil.gp.queries.indicator import PROFILES
+from tests.analyst.planner.plans import plan
 
 UNIT = GeoPrivacy(1.0, per=1.0)
 TRIED = ("DebiasedLaplace", "LaplacePareto", "PowerLaw", "LipschitzMechanism")

@@ -42,7 +42,6 @@ from geoveil.analyst.planner.coarse import (
 from geoveil.analyst.planner.plan import (
     CLOSE as CLOSE,
     Plan,
-    plan,
     planned as planned,
     screened as screened,
 )
@@ -75,7 +74,6 @@ from geoveil.analyst.planner.problem import (
     PlanningProblem as PlanningProblem,
     PopulationMean,
     SoftQuestion,
-    as_question as as_question,
 )
 from geoveil.analyst.planner.search import Alternative, Search as Search
 
@@ -107,5 +105,4 @@ __all__ = [
     "SamplePrior",
     "SoftQuestion",
     "compare_allocations",
-    "plan",
 ]

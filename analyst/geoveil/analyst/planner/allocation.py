@@ -19,13 +19,7 @@ from geoveil.analyst.planner.coarse import WIDEST
 from geoveil.analyst.planner.plan import CLOSE, screened
 from geoveil.analyst.planner.prediction import ErrorOf, Prediction, Targets
 from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.problem import (
-    Nodes,
-    PlanningProblem,
-    PopulationMean,
-    as_question,
-    check_promise,
-)
+from geoveil.analyst.planner.problem import Nodes, PlanningProblem, PopulationMean
 from geoveil.analyst.planner.search import Alternative, Search
 from geoveil.campaign import MECHANISMS, MechanismSpec
 from geoveil.gp import (
@@ -183,7 +177,7 @@ class Searches:
 
 
 def compare_allocations(
-    questions: Sequence[PopulationMean | Query],
+    questions: Sequence[PopulationMean],
     privacy: GeoPrivacy,
     prior: Prior,
     n: int,
@@ -193,10 +187,10 @@ def compare_allocations(
 ) -> Comparison:
     """Return the expected error of every allocation for several questions.
 
-    The best mechanism is chosen for each question, as by `plan`.
+    The best mechanism is chosen for each question, as by `planned`.
 
     Args:
-        questions: 1 to 64.
+        questions: 1 to 64, of the dimension of the prior.
         privacy: a person's total guarantee.
         n: number of people, ≥ 1.
         searches: a cache of results, to be passed again with the same questions and prior and
@@ -205,45 +199,37 @@ def compare_allocations(
             for each question.
 
     Raises:
-        ParameterError: if an argument is out of range, or the dimensions differ.
+        ParameterError: if there are too many questions, or n is out of range.
         UnsupportedError: if no allocation serves all questions.
 
     Example:
         >>> from geoveil.gp import GaussianKernel
-        >>> from geoveil.analyst.planner import SamplePrior
+        >>> from geoveil.analyst.planner import SamplePrior, SoftQuestion
         >>> places = SamplePrior([[0.0, 0.0], [3.0, 1.0], [6.0, 6.0]])
-        >>> grid = [GaussianKernel((float(x), 0.0), bandwidth=3.0) for x in range(8)]
+        >>> grid = [SoftQuestion(GaussianKernel((float(x), 0.0), 3.0)) for x in range(8)]
         >>> found = compare_allocations(grid, GeoPrivacy(1.0, per=1.0), places, n=10_000)
         >>> found.choice.allocation, found.crossover
         ('points', 2)
     """
-    planned_questions = [as_question(q) for q in questions]
-    if not planned_questions:
-        raise ParameterError("questions", questions, "at least one question")
-    if len(planned_questions) > _MOST:
-        raise ParameterError("questions", f"{len(planned_questions)} of them", f"up to {_MOST}")
-    check_promise(privacy, prior)
-    for i, question in enumerate(planned_questions):
-        if question.dimension != prior.dimension:
-            name = f"questions[{i}].dimension"
-            raise ParameterError(name, question.dimension, f"{prior.dimension}")
+    if len(questions) > _MOST:
+        raise ParameterError("questions", f"{len(questions)} of them", f"up to {_MOST}")
     validation.require_count("n", n)
     kept = Searches() if searches is None else searches
     rows = []
     for name, allocation in ALLOCATIONS.items():
         try:
             if allocation.together:
-                chosen = vector_answers(planned_questions, privacy, prior, n, kept, mechanism)
+                chosen = vector_answers(questions, privacy, prior, n, kept, mechanism)
             else:
                 kinds = allocation.kinds(privacy, mechanism)
-                chosen = _apart(allocation, kinds, planned_questions, privacy, prior, n, kept)
+                chosen = _apart(allocation, kinds, questions, privacy, prior, n, kept)
             rows.append(_allocated(name, allocation, chosen, privacy, n))
         except UnsupportedError:
             continue  # it serves none or not all of them
     if not rows:
         raise UnsupportedError("no allocation serves all of these questions")
     rows.sort(key=lambda row: (row.in_all != privacy, row.total_error))
-    return Comparison(n, len(planned_questions), tuple(rows), _crossover(rows, n))
+    return Comparison(n, len(questions), tuple(rows), _crossover(rows, n))
 
 
 def vector_answers(

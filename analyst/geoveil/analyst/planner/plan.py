@@ -6,15 +6,9 @@ from dataclasses import dataclass
 
 from geoveil.analyst.planner.candidates import KINDS, POINTS
 from geoveil.analyst.planner.prediction import ErrorOf
-from geoveil.analyst.planner.priors import Prior
-from geoveil.analyst.planner.problem import (
-    PlanningProblem,
-    PopulationMean,
-    as_question,
-    check_promise,
-)
+from geoveil.analyst.planner.problem import PlanningProblem, PopulationMean
 from geoveil.analyst.planner.search import Alternative, Search
-from geoveil.gp import GeoPrivacy, ParameterError, Query, UnsupportedError, validation
+from geoveil.gp import GeoPrivacy, UnsupportedError, validation
 
 CLOSE = 1.05
 """Kinds with up to this multiple of the least coarse error are computed exactly."""
@@ -82,13 +76,12 @@ class Plan:
         return [(n, prediction.margin(n), prediction.share_of_bias(n)) for n in people]
 
 
-def plan(
-    question: PopulationMean | Query,
-    privacy: GeoPrivacy,
-    prior: Prior,
+def planned(
+    search: Search,
     n: int,
-    *,
-    kinds: Collection[str] | None = None,
+    kinds: Collection[str],
+    within: float = math.inf,
+    wanted: str | None = None,
 ) -> Plan:
     """Return the way to ask a question that has the least expected error.
 
@@ -98,46 +91,23 @@ def plan(
     arguments give the same plan.
 
     Args:
-        question: a question; a query stands for its own mean.
-        privacy: the guarantee of each report, in the unit of the points.
+        search: of the question; its earlier results are used again.
         n: number of people who will report, ≥ 1.
-        kinds: kinds to consider: names in `KINDS`, or mechanisms in the words that campaigns use;
-            all of the former by default.
+        kinds: names in `KINDS`, or mechanisms in the words that campaigns use.
+        within: see `screened`.
+        wanted: the kind to choose; None for the best.
 
     Raises:
-        ParameterError: if an argument is out of range, or the dimensions differ.
+        ParameterError: if n is out of range.
         UnsupportedError: if no kind considered serves the question.
 
     Example:
         >>> from geoveil.analyst.planner import HardThreshold, LogNormalPrior
-        >>> best = plan(HardThreshold(1e5), GeoPrivacy(1.0, per=8e3), LogNormalPrior(11.5, 0.8),
-        ...     n=50_000, kinds=("DebiasedLaplace", "LipschitzMechanism"))
+        >>> incomes, promise = LogNormalPrior(11.5, 0.8), GeoPrivacy(1.0, per=8e3)
+        >>> search = Search(PlanningProblem.of(HardThreshold(1e5), promise, incomes))
+        >>> best = planned(search, 50_000, ("DebiasedLaplace", "LipschitzMechanism"))
         >>> best.choice.kind, round(best.choice.prediction.margin(50_000), 5)
         ('DebiasedLaplace', 0.00567)
-    """
-    estimand = as_question(question)
-    check_promise(privacy, prior)
-    if prior.dimension != estimand.dimension:
-        raise ParameterError("prior.dimension", prior.dimension, f"{estimand.dimension}")
-    kinds = tuple(KINDS) if kinds is None else kinds
-    for name in kinds:
-        if name not in KINDS:
-            validation.choice("kinds", name, tuple(KINDS))
-    return planned(Search(PlanningProblem.of(estimand, privacy, prior)), n, kinds)
-
-
-def planned(
-    search: Search,
-    n: int,
-    kinds: Collection[str],
-    within: float = math.inf,
-    wanted: str | None = None,
-) -> Plan:
-    """Return the plan of a problem, from earlier and new searches.
-
-    Args:
-        within: see `screened`.
-        wanted: the kind to choose; None for the best.
     """
     validation.require_count("n", n)
     alternatives = screened(search, kinds, lambda p: search.problem.error_from_people(p, n), within)

@@ -310,12 +310,6 @@ def _inscribed(polygon: Polygon) -> float:
     return float(maximum_inscribed_circle(geometry(polygon.region)).length)
 
 
-def as_question(question: PopulationMean | Query) -> PopulationMean:
-    """Return a question; a query stands for its own mean."""
-    validation.require_kind("question", question, PopulationMean | Query)
-    return SoftQuestion(question) if isinstance(question, Query) else question
-
-
 MOST_REPEATED = 0.5
 """The largest part of an answer that may come from the prior instead of from people."""
 _AFTER_ALL = 1e6
@@ -441,12 +435,6 @@ class PlanningProblem:
             return predicted(mean, variance, *law)
 
         return replace(at(self.nodes), scenarios=tuple(map(at, self.scenarios)))
-
-
-def check_promise(privacy: object, prior: object) -> None:
-    """Refuse a guarantee that no plan can use."""
-    validation.require_kind("privacy", privacy, GeoPrivacy)
-    validation.require_kind("prior", prior, Prior, "SamplePrior(values)")
 
 
 def nodes_near(question: PopulationMean, prior: Prior, near: float) -> tuple[Array, Array]:
