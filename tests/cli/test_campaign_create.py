@@ -89,7 +89,7 @@ def test_what_makes_no_campaign_is_refused_and_not_published(create, geoveil, ab
 
 
 def test_the_error_to_expect_is_the_one_that_comes(create):
-    """Told for the worst place that everybody could be at; simulated with everybody there."""
+    """Told for the worst places that people could be at; simulated with everybody there."""
     created = create("Expected", *ABOVE, "--threshold", "50000", "--participants", "400")
     found = re.search(
         r"standard error for the population of at most ([0-9.]+) \('above", created.output
@@ -97,9 +97,10 @@ def test_the_error_to_expect_is_the_one_that_comes(create):
     assert found is not None
     threshold = Threshold(100_000, 24_000, "smoothstep")
     mechanism = DebiasedLaplace(threshold, GeoPrivacy(1, 8_000, "dollar"))
-    # Half of the people at either end of the band would sample 0 and 1; the noise is of its middle.
-    noise = mechanism.simulate(np.full(100_000, 100_000.0), np.random.default_rng(5)).var()
-    assert float(found[1]) == pytest.approx(np.sqrt((noise + 0.25) / 200), rel=0.02)
+    # Of all pairs of places for half of the people each, the worst.
+    people = np.repeat([90_000.0, 110_000.0], 200_000)
+    noise = mechanism.simulate(people, np.random.default_rng(5)).var()
+    assert float(found[1]) == pytest.approx(np.sqrt(noise / 200), rel=0.02)
 
 
 def test_the_error_to_expect_is_rounded_up(create):

@@ -295,12 +295,14 @@ def expected_text(campaign: AttributeCampaign, participants: int) -> str:
         )
     assert isinstance(campaign, StatisticCampaign)
     error, label = max(_errors(campaign, participants))
-    most = rounded_up(error, 2)
-    of = "" if len(campaign.questions) == 1 else f" ({label!r}, the largest)"
+    most, less, of = rounded_up(error, 2), "half that", ""
+    if len(campaign.questions) > 1:
+        of = f" ({label!r}, the largest)"
+        less = f"{rounded_up(max(_errors(campaign, 4 * participants))[0], 2):g}"
     return (
         f"expect a standard error for the population of at most {most:g}{of} with"
-        f" {participants:,} participants, noise and sampling together, and half that with four "
-        "times as many"
+        f" {participants:,} participants, noise and sampling together, and {less} with four times"
+        " as many"
     )
 
 
@@ -364,9 +366,15 @@ def _errors(campaign: StatisticCampaign, participants: int) -> list[tuple[float,
     # Where hardly anybody answers, many a question has no answer at all.
     each = max(mean_reciprocal(participants, share), 1 / (participants * share))
     errors = []
+    # These have no law of a report, or one that takes seconds.
+    apart = campaign.extrapolated or campaign.allocation is Allocation.VECTOR
     for question, mechanism in zip(campaign.questions, campaign.mechanisms, strict=True):
-        low, high = campaign.widened(question.query.profile.bounds)
-        variance = campaign.noise_factor * mechanism.largest_variance + ((high - low) / 2) ** 2
+        law = None if apart else mechanism.law()
+        if law is None or law.noise is None:
+            low, high = campaign.widened(question.query.profile.bounds)
+            variance = campaign.noise_factor * mechanism.largest_variance + ((high - low) / 2) ** 2
+        else:
+            variance = law.greatest_spread
         errors.append((math.sqrt(variance * each), question.label))
     return errors
 

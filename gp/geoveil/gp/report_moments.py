@@ -20,6 +20,7 @@ _STEEP = 1e-9
 _RESOLVED = 1e-9
 """Mean square distance below which a ratio of moments is only rounding error, relative to the sum
 of the squares that cancel, or to the largest one if that is less."""
+_HALVINGS = 60
 _ROUNDING = 1e-12
 _MOST_CORNERS = 200
 """Height below a plane, share of a corner and number of corners at which a search ends."""
@@ -92,6 +93,22 @@ class ReportMoments:
         resolved = square > _RESOLVED * np.minimum(second + mean**2, square.max())
         ratios = np.concatenate([cube[resolved] / square[resolved], first - mean])
         return float(ratios.min()), float(ratios.max())
+
+    @property
+    def greatest_spread(self) -> float:
+        """The greatest variance of a population's reports, noise and people together.
+
+        For any c it is at most the largest E(y − c)²; for the best c some population attains that.
+        """
+        first, second = self.points.T[:2]
+        low, high = float(first.min()), float(first.max())
+        for _ in range(_HALVINGS):  # c² + max(E y² − 2c E y) is convex
+            middle = (low + high) / 2
+            if first[np.argmax(second - 2 * middle * first)] > middle:
+                low = middle
+            else:
+                high = middle
+        return float((second - 2 * high * first).max() + high * high)
 
     @property
     def variances(self) -> Array:
