@@ -203,8 +203,7 @@ def _noise(
     if isinstance(campaign, StatisticCampaign):
         most = campaign.noise_factor * campaign.mechanisms[column].largest_variance
         return NoiseVariance(None, 0.0, most, Basis.BOUNDED)  # whoever is far away has none
-    if not isinstance(campaign, ValueCampaign):
-        return None
+    assert isinstance(campaign, ValueCampaign)  # there are no others
     mechanism = campaign.point_mechanism
     of_point = np.ravel(mechanism.variance(np.zeros((1, mechanism.dimension))))
     exact = float(of_point[column])

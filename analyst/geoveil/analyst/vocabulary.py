@@ -24,7 +24,6 @@ from geoveil.analyst.questions import (
     Place,
     ShareAbove,
     ShareBetween,
-    ShareInside,
     ShareWithin,
     on_earth,
 )
@@ -252,13 +251,6 @@ class How:
     """The range of everybody's values."""
 
 
-def _districts(said: Sequence[str], how: How) -> Districts:
-    questions = _asked("districts", "region", said, how.name_property)
-    return Districts(
-        [question for question in questions if isinstance(question, ShareInside)], how.bandwidth
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class StatisticFamily(Family):
     """A family of statistics: an option of commands, and a choice on pages.
@@ -391,7 +383,9 @@ STATISTICS = Registry(
             made=Districts,
             summary="Share in each polygon of a GeoJSON file, which must not overlap, and"
             " elsewhere.",
-            reads=_districts,
+            reads=lambda said, how: Districts(
+                _asked("districts", "region", said, how.name_property), how.bandwidth
+            ),
             title="Shares of districts",
             takes=Path,
             of_places=True,
