@@ -38,26 +38,26 @@ Record = dict[str, Any]
 
 def plan_report(request: PlanRequest, found: Plan) -> Record:
     """Return the report on one question."""
-    n, choice = found.n, found.choice
+    n, choice, prediction = found.n, found.choice, found.choice.prediction
     return {
         **_heading(request),
         "question": request.labels[0],
         "choice": choice.kind,
         "uses_delta": KINDS[choice.kind].has_slack,
         "reason": found.reason,
-        "from_prior": found.problem.repeated(found.choice.prediction),
-        "targets": _targets(choice.prediction.targets(n), found.question),
-        "price_of_privacy": _price(choice.prediction.targets(n), n),
+        "from_prior": found.problem.repeated(prediction),
+        "targets": _targets(prediction.targets(n), found.question),
+        "price_of_privacy": _price(prediction.targets(n), n),
         "scenarios": _scenarios_of(request, found),
         "alternatives": [_alternative(a, found, request) for a in found.alternatives],
         "errors": [
             {
                 "participants": people,
-                "error_95": margin,
-                "share_of_bias": share,
-                "targets": _targets(choice.prediction.targets(people), found.question),
+                "error_95": prediction.margin(people),
+                "share_of_bias": prediction.share_of_bias(people),
+                "targets": _targets(prediction.targets(people), found.question),
             }
-            for people, margin, share in found.at(several(n))
+            for people in several(n)
         ],
     }
 

@@ -78,9 +78,9 @@ def test_a_small_survey_is_not_believed(heaped):
 
 
 def test_an_error_at_several_n(found):
-    rows = found.at([1_000, 100_000])
-    assert rows[0][1] > rows[1][1]
-    assert rows[0][2] < rows[1][2]
+    of = found.choice.prediction
+    assert of.margin(1_000) > of.margin(100_000)
+    assert of.share_of_bias(1_000) < of.share_of_bias(100_000)
 
 
 def test_a_range_aims_both_ends(heaped):

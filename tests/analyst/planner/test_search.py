@@ -81,7 +81,7 @@ def test_another_rate_uses_what_stays_true():
     """Plans for a problem under another guarantee are those that are made anew."""
     for question, prior in ((HardThreshold(10.0), HEAPED), (SQUARE, PLACES)):
         first, other = PlanningProblem.of(question, UNIT, prior), GeoPrivacy(1.0, per=2.0)
-        Search(first).best_band("DebiasedLaplace", lambda p: p.expected_error(100))
+        Search(first).best("DebiasedLaplace", lambda p: p.expected_error(100))
         again, anew = first.under(other), PlanningProblem.of(question, other, prior)
         aimed = Search(again).aimed(4.0, "smoothstep")
         assert aimed is not None

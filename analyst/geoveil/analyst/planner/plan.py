@@ -1,7 +1,7 @@
 """Choose a mechanism for a question: predict the error of each, and take the best [MATH §8]."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from geoveil.analyst.planner.candidates import KINDS, POINTS
@@ -69,11 +69,6 @@ class Plan:
             other = "Else the best" if self.wanted else "Next"
             parts.append(f"{other} is {others[0].kind}, with {ratio:.3g} × the squared error.")
         return " ".join(parts)
-
-    def at(self, people: Iterable[int]) -> list[tuple[int, float, float]]:
-        """Return (n, 95 % margin, share of bias) of the choice for several n."""
-        prediction = self.choice.prediction
-        return [(n, prediction.margin(n), prediction.share_of_bias(n)) for n in people]
 
 
 def planned(

@@ -241,9 +241,6 @@ class HardDisc(HardQuestion):
     def truth(self, points: Array) -> Array:
         return np.asarray(self.signed(points) >= 0, dtype=np.float64)
 
-    def signed(self, points: Array) -> Array:
-        return np.asarray(self.radius - np.linalg.norm(points - np.array(self.center), axis=-1))
-
     def soft(self, width: float, profile: str, inwards: Sequence[float]) -> SoftIndicator:
         """Return a soft disc."""
         radius = validation.positive("radius", self.radius - inwards[0])
@@ -282,9 +279,6 @@ class HardPolygon(HardQuestion):
 
         inside = contains_xy(geometry(self._polygon.region), points[..., 0], points[..., 1])
         return np.asarray(inside, dtype=np.float64)
-
-    def signed(self, points: Array) -> Array:
-        return np.asarray(self._polygon.signed_distance(points))
 
     def fits(self, width: float, profile: str, inwards: Sequence[float]) -> bool:
         """Return whether there is room, without moving every corner."""

@@ -111,10 +111,20 @@ class Search:
         return self.problem.question
 
     def best(self, kind: str, error: ErrorOf) -> CoarseCandidate | Alternative | None:
-        """Return the best way to ask by a kind, roughly predicted; None if it serves none."""
-        if isinstance(self.problem.question, HardQuestion):
-            return self.best_band(kind, error)
-        return min(self.asked_softly(kind), key=lambda a: error(a.prediction), default=None)
+        """Return the best way to ask by a kind, roughly predicted; None if it serves none.
+
+        Bands of a hard question are tried from coarse to fine.
+        """
+        if not isinstance(self.problem.question, HardQuestion):
+            return min(self.asked_softly(kind), key=lambda a: error(a.prediction), default=None)
+        options = range(len(KINDS[kind].options))
+        widths = range(NARROWEST, self._widest + 1, _STRIDES[0])
+        refined = []
+        for profile in PROFILES:
+            best = self._best(kind, profile, list(product(options, widths)), error)
+            if best is not None:
+                refined.append(self._refined(best, error))
+        return min(refined, key=lambda c: error(c.prediction), default=None)
 
     def exact(self, found: CoarseCandidate | Alternative) -> Alternative | None:
         """Return the same with its moments at every node of the prior; None without room."""
@@ -128,17 +138,6 @@ class Search:
         return replace(found, reports=reports, prediction=self.problem.predict(reports))
 
     # Bands, coarsely.
-
-    def best_band(self, kind: str, error: ErrorOf) -> CoarseCandidate | None:
-        """Return the best band for a kind, from coarse to fine; None if it refuses all."""
-        options = range(len(KINDS[kind].options))
-        widths = range(NARROWEST, self._widest + 1, _STRIDES[0])
-        refined = []
-        for profile in PROFILES:
-            best = self._best(kind, profile, list(product(options, widths)), error)
-            if best is not None:
-                refined.append(self._refined(best, error))
-        return min(refined, key=lambda c: error(c.prediction), default=None)
 
     def _best(
         self, kind: str, profile: str, tried: Sequence[tuple[int, int]], error: ErrorOf
