@@ -62,9 +62,7 @@ BELL = gp.GaussianKernel((0.0, 1.0), 0.3)
 AREA = coordinates.Area(longitude_deg=2.35, latitude_deg=48.86, radius_m=15_000)
 KEY = campaigns.PublicKey.parse("ed25519:" + 32 * "0a")
 WHEN = datetime.datetime(2026, 3, 1, tzinfo=UTC)
-GUARANTEE = selection.Guarantee(
-    epsilon=math.inf, delta=0.1, statement="x", source="y", proved=False
-)
+GUARANTEE = selection.Guarantee(epsilon=math.inf, delta=0.1, statement="x", source="y")
 LIMIT = client.Limit(
     campaign=PRIVACY,
     lifetime=PRIVACY.repeated(3),

@@ -111,7 +111,6 @@ def test_the_guarantee_is_stated(row):
     guarantee = make(1.25).guarantee
     assert guarantee.epsilon == 1.25
     assert guarantee.delta == 0
-    assert guarantee.proved
     assert guarantee.source.startswith("[")
     assert "ε = 1.25" in str(guarantee)
 
@@ -138,11 +137,6 @@ def test_a_guarantee_checks_epsilon(epsilon):
         Guarantee(epsilon=epsilon, statement="", source="")
     with pytest.raises(ParameterError, match="delta"):
         Guarantee(epsilon=1, delta=2, statement="", source="")
-
-
-def test_what_is_only_claimed_says_so():
-    claim = Guarantee(epsilon=1, delta=1e-6, statement="x", source="[y]", proved=False)
-    assert str(claim) == "ε = 1, δ = 1e-06 (claimed, not proved): x [y]"
 
 
 @pytest.mark.parametrize("make", [ExponentialMechanism, PermuteAndFlip, ReportNoisyMax])

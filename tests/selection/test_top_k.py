@@ -89,7 +89,6 @@ def test_the_promise_is_that_of_all_choices_together():
     for gap in (False, True):
         found = top_k(SCORES, 3, epsilon=0.7, sensitivity=1.0, gap=gap, source=SeededSource(1))
         assert found.guarantee.epsilon == 0.7
-        assert found.guarantee.proved
         assert "3 choices at ε/3 each" in found.guarantee.statement
         alone = top_k(SCORES, 1, epsilon=0.7, sensitivity=1.0, gap=gap, source=SeededSource(1))
         assert alone.guarantee.statement.startswith("one choice at ε, for: ")

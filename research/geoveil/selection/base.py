@@ -223,7 +223,6 @@ class Guarantee(ReprByArguments):
         delta: δ in [0, 1].
         statement: the promise in words, including its neighbours.
         source: a paper's theorem, or the place of the proof.
-        proved: False for a published claim that this library could not confirm.
 
     Raises:
         ParameterError: if epsilon or delta is out of range.
@@ -238,7 +237,6 @@ class Guarantee(ReprByArguments):
     delta: float = 0.0
     statement: str
     source: str
-    proved: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", validation.non_negative("epsilon", self.epsilon))
@@ -252,9 +250,8 @@ class Guarantee(ReprByArguments):
     def __str__(self) -> str:
         # To six digits, and never less than the loss.
         delta = f", δ = {six_digits(self.delta, ROUND_CEILING)}" if self.delta else ""
-        doubt = "" if self.proved else " (claimed, not proved)"
         epsilon = six_digits(self.epsilon, ROUND_CEILING)
-        return f"ε = {epsilon}{delta}{doubt}: {self.statement} {self.source}"
+        return f"ε = {epsilon}{delta}: {self.statement} {self.source}"
 
 
 class SelectionMechanism(ValueObject, ABC):
