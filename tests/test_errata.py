@@ -34,12 +34,13 @@ from geoveil.selection import (
     SmoothUtilities,
     Utilities,
 )
-from geoveil.selection.contrib.criteria import entropy_change, entropy_change_at
+from geoveil.selection.contrib.criteria import NodeCounts, gain_sensitivities
 from geoveil.selection.contrib.influence import global_sensitivity
 from geoveil.selection.smooth_privacy import scale_price
 from geoveil.simulation.ledger import LEDGER
 from geoveil.simulation.selection.experiment import Options
 from tests.gp.test_kernel_far import at_the_centre, published_bound, supremum
+from tests.selection.contrib.test_gains import entropy_change
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
@@ -155,7 +156,8 @@ def test_the_printed_candidates_of_information_gain_miss_databases_that_grow() -
 
     assert largest(1) == 2.0
     assert largest(math.inf) == pytest.approx(3 * math.log2(3) - 2, abs=1e-12)
-    assert float(entropy_change_at(1, 0, 1)) == pytest.approx(largest(math.inf), abs=1e-12)
+    one = NodeCounts(table=np.array([[1, 0]]), starts=np.array([0]), most_records=9)
+    assert float(gain_sensitivities(one)(1)[0]) == pytest.approx(largest(math.inf), abs=1e-6)
 
     # It is reached: gains of (2, 0) and of (2, 1), one and two records away from (1, 0).
     def entropy(*cells: int) -> float:

@@ -17,8 +17,7 @@ from geoveil.selection.contrib.criteria import (
     MOST_RECORDS,
     Counts,
     NodeCounts,
-    entropy_change,
-    entropy_change_at,
+    entropy_step,
     gain_sensitivities,
     gain_sensitivity,
     gini,
@@ -162,6 +161,19 @@ def _delta(cell: Cell, classes: int, most: int = FARTHEST) -> list[float]:
     counts = NodeCounts(table=table, starts=np.array([0]), most_records=1000)
     row = gain_sensitivities(counts)
     return [float(row(changes)[0]) for changes in range(most + 1)]
+
+
+def entropy_change(total: Any, count: Any) -> NDArray[np.float64]:
+    """Return h(a, b) in bits: how far one record of a class with b of a can move the cell."""
+    removed = (np.asarray(count) > 0).astype(np.int64)
+    return np.asarray(entropy_step(total - removed) - entropy_step(count - removed))
+
+
+def entropy_change_at(total: Any, count: Any, changes: int) -> NDArray[np.float64]:
+    """Return the largest h(a', b') within some changes of (a, b) [LD Lemma 5.6]."""
+    gone = np.minimum(np.maximum(count - 1, 0), changes)
+    fewer = entropy_change(total + changes - 2 * gone, count - gone)
+    return np.maximum(entropy_change(total + changes, count), fewer)
 
 
 def _candidates(total: int, count: int, size: int, changes: int) -> set[tuple[int, int]]:

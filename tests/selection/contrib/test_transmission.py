@@ -11,7 +11,6 @@ from geoveil.gp import ParameterError, PrivateValueError, SeededSource
 from geoveil.selection.contrib import VARIANT_RECIPES, Transmission, most_significant
 from geoveil.selection.contrib.transmission import StudySetting
 from geoveil.selection.contrib.transmission_sensitivity import (
-    MOVES,
     SensitivityProfile,
     chi_square,
     global_sensitivity,
@@ -27,6 +26,8 @@ from geoveil.selection.contrib.transmission_sensitivity import (
 
 GENOTYPES = [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2)]
 """What a family may add to (b, c): two parents, each heterozygous or not."""
+MOVES = sorted({(i - k, j - n) for (i, j), (k, n) in product(GENOTYPES, repeat=2)} - {(0, 0)})
+"""What a changed family may add to (b, c)."""
 METOPIC = ([139, 150, 36, 67, 67, 66], [57, 69, 105, 150, 148, 150])
 
 

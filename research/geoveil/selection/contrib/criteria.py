@@ -185,32 +185,6 @@ _SLACK = 2 * GAIN_STEP
 _BLOCK = 512
 
 
-def entropy_change(total: ArrayLike, count: ArrayLike) -> Array:
-    """Return h(a, b) in bits, the largest change of a cell by one record of a class [LD Lemma 5.5].
-
-    The cell has a records, b ≤ a of them of the class.
-
-    Example:
-        >>> entropy_change([5, 5], [0, 5]).round(4).tolist()
-        [3.9001, 0.0]
-    """
-    a, b = np.asarray(total), np.asarray(count)
-    removed = (b > 0).astype(np.int64)
-    return np.asarray(entropy_step(a - removed) - entropy_step(b - removed))
-
-
-def entropy_change_at(total: ArrayLike, count: ArrayLike, changes: ArrayLike) -> Array:
-    """Return the largest h(a', b') within t changes of (a, b) [LD Lemma 5.6]; all broadcast.
-
-    Example:
-        >>> entropy_change_at(5, 5, [0, 1, 2]).round(4).tolist()
-        [0.0, 0.2905, 0.5321]
-    """
-    a, b, t = np.broadcast_arrays(total, count, changes)
-    gone = np.minimum(np.maximum(b - 1, 0), t)
-    return np.maximum(entropy_change(a + t, b), entropy_change(a + t - 2 * gone, b - gone))
-
-
 def gain_sensitivities(counts: NodeCounts) -> Callable[[int], Array]:
     """Return δ(x, t, ·) of `information_gain`, admissible [LD Def. 3.3]: a function of t.
 
@@ -258,7 +232,13 @@ def _entropy_steps(size: int) -> Array:
 
 
 def _changes_between(table: Array, a: int, b: int, start: int, stop: int) -> Array:
-    """Return `entropy_change_at` for t from start to stop, from slices of a table of F."""
+    """Return how far a record can move a cell within t changes, for t from start to stop, in bits.
+
+    The cell has a records, b ≤ a of them of a class. A record of the class moves it by h(a, b) =
+    F(a − 1) − F(b − 1), or F(a) if b = 0 [LD Lemma 5.5]. The largest h within t changes is that of
+    (a + t, b) or, with g = min(b − 1, t) records of the class fewer, of (a + t − 2g, b − g) [LD
+    Lemma 5.6]. `table` has F.
+    """
     added = int(b > 0)
     result = table[a + start - added : a + stop - added] - table[b - added]
     if b == 0:

@@ -25,10 +25,6 @@ Integers: TypeAlias = NDArray[np.int64]
 
 MOST_FAMILIES = 10_000
 """The most families for which two χ² are equal as float64 exactly if they are equal."""
-MOVES = tuple(
-    (i, j) for i in range(-2, 3) for j in range(-2, 3) if abs(i + j) <= 2 and (i, j) != (0, 0)
-)
-"""The possible contributions of one family to (b, c)."""
 
 
 def chi_square(b: ArrayLike, c: ArrayLike) -> Array:
