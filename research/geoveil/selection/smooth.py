@@ -56,6 +56,9 @@ class SmoothSelection(SelectionMechanism):
     _kind: ClassVar[type[Scores]] = SmoothUtilities
     _law: Law
     _split: Split
+    _source: str
+    _caveat = ""
+    delta: float
 
     def __init__(self, epsilon: float, outcomes: int, *, monotone: bool) -> None:
         super().__init__(epsilon)
@@ -73,6 +76,18 @@ class SmoothSelection(SelectionMechanism):
     def exact_rate(self) -> Fraction:
         """The noise is multiplied by S divided by this rate."""
         return Fraction(self._split.alpha) / (1 if self.monotone else 2)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(
+            epsilon=self._split.epsilon,
+            delta=self.delta,
+            statement=f"up to {self.outcomes} outcomes and a {self.beta:.6g}-smooth upper bound of"
+            " the local sensitivity"
+            + (", utilities moving in one direction" if self.monotone else "")
+            + self._caveat,
+            source=self._source,
+        )
 
     def scale(self, smooth_sensitivity: float) -> float:
         """Return the factor on the noise for a database with sensitivity S, in S's unit."""
@@ -210,20 +225,6 @@ class SmoothNoisyMax(SmoothSelection):
         """α: the noise is multiplied by 2S/α, or S/α for monotone utilities."""
         return self._split.alpha
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """The proved guarantee of this mechanism with its calibration."""
-        published = self.calibration == "published"
-        return Guarantee(
-            epsilon=self._split.epsilon,
-            delta=self.delta,
-            statement=f"up to {self.outcomes} outcomes and a {self.beta:.6g}-smooth upper bound of"
-            " the local sensitivity"
-            + (", utilities moving in one direction" if self.monotone else "")
-            + (f"; not the {self.epsilon:g} of [SNM Theorem 4.2]" if published else ""),
-            source=self._source,
-        )
-
     def _set_up_proved(self, noise: OneSidedNoise | Noise | None, share: float | None) -> None:
         if self.delta != 0:
             raise ParameterError("delta", self.delta, "0: one-sided noise needs none")
@@ -245,6 +246,7 @@ class SmoothNoisyMax(SmoothSelection):
             raise ParameterError("noise", noise, "two-sided noise, such as StudentT(3)")
         scale_cost = scale_cost_of(self.noise)
         self.delta, self._source = scale_cost.checked(self.delta), scale_cost.source
+        self._caveat = f"; not the {self.epsilon:g} of [SNM Theorem 4.2]"
         self._split = published_split(self.noise, self.epsilon, self.outcomes, self.delta)
         self._law = two_sided_law(self.noise)
         warnings.warn(
@@ -306,14 +308,3 @@ class SmoothPrivateSelection(SmoothSelection):
     def alpha(self) -> float:
         """α': the noise is multiplied by S/α', or S/2α' for monotone utilities."""
         return self._split.alpha / 2
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return Guarantee(
-            epsilon=self._split.epsilon,
-            delta=self.delta,
-            statement=f"up to {self.outcomes} outcomes and a {self.beta:.6g}-smooth upper bound of"
-            " the local sensitivity"
-            + (", utilities moving in one direction" if self.monotone else ""),
-            source=self._source,
-        )
