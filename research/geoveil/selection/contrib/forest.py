@@ -15,7 +15,7 @@ from geoveil.gp import ParameterError, PrivateValueError, RandomSource, chosen_s
 from geoveil.selection.base import Array, Guarantee, ScoresLike, SelectionMechanism
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.random_trees import Domain, RandomTrees, random_trees
-from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
+from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, recipe_named
 from geoveil.selection.draws import random_words
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.smooth import SmoothNoisyMax
@@ -107,18 +107,16 @@ def _by_distance(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
     )
 
 
-def _smooth(counts: Counts, mechanism: SelectionMechanism) -> ScoresLike:
-    assert isinstance(mechanism, SmoothNoisyMax)
-    return indicator_utilities(count_margin(counts), mechanism.beta)
-
-
 LABEL_RECIPES: Mapping[str, LabelRecipe] = MappingProxyType(
     {
         "distance_exponential": _by_distance(ExponentialMechanism),
         "distance_permute_and_flip": _by_distance(PermuteAndFlip),
         "exponential": _by_counts(ExponentialMechanism),
         "permute_and_flip": _by_counts(PermuteAndFlip),
-        "smooth_noisy_max": SelectionRecipe(SmoothNoisyMax, _smooth),
+        "smooth_noisy_max": SelectionRecipe(
+            SmoothNoisyMax,
+            by_beta(lambda counts, beta: indicator_utilities(count_margin(counts), beta)),
+        ),
         "stability": SelectionRecipe(
             lambda epsilon, _: StabilityMechanism(epsilon), lambda counts, _: count_margin(counts)
         ),

@@ -31,16 +31,15 @@ from geoveil.gp import (
 from geoveil.selection.base import (
     Guarantee,
     LocalUtilities,
-    SelectionMechanism,
     SmoothUtilities,
     Utilities,
 )
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
-from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
+from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, recipe_named
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.one_sided import ExponentialPareto
-from geoveil.selection.smooth import SmoothNoisyMax, SmoothSelection
+from geoveil.selection.smooth import SmoothNoisyMax
 
 Array: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -206,11 +205,6 @@ def _smooth_noisy_max(epsilon: float, setting: NodeSetting) -> SmoothNoisyMax:
     )
 
 
-def _smooth(left: Remaining, mechanism: SelectionMechanism) -> SmoothUtilities:
-    assert isinstance(mechanism, SmoothSelection)
-    return left.influence.as_smooth(left.among, mechanism.beta)
-
-
 NODE_RECIPES: Mapping[str, NodeRecipe] = MappingProxyType(
     {
         "exponential": SelectionRecipe(
@@ -221,7 +215,10 @@ NODE_RECIPES: Mapping[str, NodeRecipe] = MappingProxyType(
             lambda epsilon, s: PermuteAndFlip(epsilon, safe_sensitivity(s.degree_bound)),
             lambda left, _: left.influence.as_betweenness(left.among),
         ),
-        "smooth noisy max": SelectionRecipe(_smooth_noisy_max, _smooth),
+        "smooth noisy max": SelectionRecipe(
+            _smooth_noisy_max,
+            by_beta(lambda left, beta: left.influence.as_smooth(left.among, beta)),
+        ),
         "local dampening": SelectionRecipe(
             lambda epsilon, _: LocalDampening(epsilon),
             lambda left, _: left.influence.as_local(left.among),

@@ -26,15 +26,14 @@ from geoveil.selection.base import (
     Guarantee,
     LocalUtilities,
     Margin,
-    SelectionMechanism,
     SmoothUtilities,
     Utilities,
 )
-from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
+from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, recipe_named
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.one_sided import ExponentialPareto
-from geoveil.selection.smooth import SmoothNoisyMax, SmoothPrivateSelection, SmoothSelection
+from geoveil.selection.smooth import SmoothNoisyMax, SmoothPrivateSelection
 from geoveil.selection.stability import StabilityMechanism
 from geoveil.selection.two_sided import LaplaceLogNormal
 
@@ -213,9 +212,7 @@ _DELTA = 1e-6
 """The δ of Laplace log-normal noise, whose change of scale costs √m instead of m."""
 
 
-def _smooth(known: Percentile, mechanism: SelectionMechanism) -> SmoothUtilities:
-    assert isinstance(mechanism, SmoothSelection)
-    return known.as_smooth(mechanism.beta)
+_smooth = by_beta(Percentile.as_smooth)
 
 
 PERCENTILE_RECIPES: Mapping[str, PercentileRecipe] = MappingProxyType(

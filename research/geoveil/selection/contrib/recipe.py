@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from geoveil.gp import validation
 from geoveil.selection.base import ScoresLike, SelectionMechanism
+from geoveil.selection.smooth import SmoothSelection
 
 Public = TypeVar("Public")
 """Public facts, such as a number of outcomes or a bound."""
@@ -24,6 +25,18 @@ class SelectionRecipe(Generic[Public, Private]):
 
     build: Callable[[float, Public], SelectionMechanism]
     score: Callable[[Private, SelectionMechanism], ScoresLike]
+
+
+def by_beta(
+    score: Callable[[Private, float], ScoresLike],
+) -> Callable[[Private, SelectionMechanism], ScoresLike]:
+    """Return how to score for a smooth selection, given how to score for its β."""
+
+    def of_mechanism(known: Private, mechanism: SelectionMechanism) -> ScoresLike:
+        assert isinstance(mechanism, SmoothSelection)
+        return score(known, mechanism.beta)
+
+    return of_mechanism
 
 
 def recipe_named(

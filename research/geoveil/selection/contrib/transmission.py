@@ -7,7 +7,7 @@ mechanisms, and `most_significant` makes the choice.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ from geoveil.selection.base import (
     SmoothUtilities,
     Utilities,
 )
-from geoveil.selection.contrib.recipe import SelectionRecipe, recipe_named
+from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, recipe_named
 from geoveil.selection.contrib.transmission_sensitivity import (
     SensitivityProfile,
     checked_families,
@@ -40,7 +40,7 @@ from geoveil.selection.contrib.transmission_sensitivity import (
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.one_sided import ExponentialPareto, HalfGeneralizedCauchy
-from geoveil.selection.smooth import SmoothNoisyMax, SmoothPrivateSelection, SmoothSelection
+from geoveil.selection.smooth import SmoothNoisyMax, SmoothPrivateSelection
 from geoveil.selection.smooth_privacy import scale_price
 from geoveil.selection.stability import StabilityMechanism
 from geoveil.selection.two_sided import HeavyGeneralizedCauchy
@@ -177,44 +177,35 @@ def largest(families: int) -> float:
     return global_sensitivity(families) * (1 - 1e-9)
 
 
-def _share(epsilon: float, price: float, families: int, threshold: float) -> float:
-    """Return the share of ε for the largest β that the threshold permits."""
-    return min(_MOST_SHARE, threshold_beta(families, threshold) * price / epsilon)
-
-
-def two_sided(threshold: Callable[[int], float]) -> VariantRecipe:
-    """Return smooth private selection, noise 1/(1 + z⁴), threshold by N [SPS cases I, III]."""
-    noise = HeavyGeneralizedCauchy(4.0)
-
-    def build(epsilon: float, s: StudySetting) -> SmoothPrivateSelection:
-        price = noise.scale_cost * s.variants
-        part = _share(epsilon, price, s.families, threshold(s.families))
-        return SmoothPrivateSelection(epsilon, s.variants, noise, share=part)
-
-    return SelectionRecipe(build, _at_threshold(threshold))
-
-
-def one_sided(threshold: Callable[[int], float]) -> VariantRecipe:
-    """Return smooth noisy max with half of that noise [SPS cases II, IV, as proved here]."""
-    noise = HalfGeneralizedCauchy(4.0)
-
-    def build(epsilon: float, s: StudySetting) -> SmoothNoisyMax:
-        price = float(scale_price(noise, s.variants))
-        part = _share(epsilon, price, s.families, threshold(s.families))
-        return SmoothNoisyMax(epsilon, s.variants, noise, share=part)
-
-    return SelectionRecipe(build, _at_threshold(threshold))
-
-
 def _at_threshold(
+    kind: Callable[..., SelectionMechanism],
+    noise: HeavyGeneralizedCauchy | HalfGeneralizedCauchy,
+    price: Callable[[int], float],
     threshold: Callable[[int], float],
-) -> Callable[[Transmission, SelectionMechanism], Scores]:
-    def score(known: Transmission, mechanism: SelectionMechanism) -> Scores:
-        assert isinstance(mechanism, SmoothSelection)
-        at = threshold(known.families)
-        return known.as_threshold(min(mechanism.beta, threshold_beta(known.families, at)), at)
+) -> VariantRecipe:
+    """Return [SPS Theorem 5] with a threshold by N, its largest β, and a price of β by m."""
 
-    return score
+    def build(epsilon: float, s: StudySetting) -> SelectionMechanism:
+        beta = threshold_beta(s.families, threshold(s.families))
+        share = min(_MOST_SHARE, beta * price(s.variants) / epsilon)
+        return kind(epsilon, s.variants, noise, share=share)
+
+    def score(known: Transmission, beta: float) -> Scores:
+        at = threshold(known.families)
+        return known.as_threshold(min(beta, threshold_beta(known.families, at)), at)
+
+    return SelectionRecipe(build, by_beta(score))
+
+
+_WHOLE, _HALF = HeavyGeneralizedCauchy(4.0), HalfGeneralizedCauchy(4.0)
+_two_sided = partial(
+    _at_threshold, SmoothPrivateSelection, _WHOLE, lambda variants: _WHOLE.scale_cost * variants
+)
+"""[SPS cases I, III], noise 1/(1 + z⁴)."""
+_one_sided = partial(
+    _at_threshold, SmoothNoisyMax, _HALF, lambda variants: float(scale_price(_HALF, variants))
+)
+"""[SPS cases II, IV, as proved here], half of that noise."""
 
 
 @lru_cache(maxsize=64)
@@ -233,11 +224,6 @@ def _planned(epsilon: float, s: StudySetting) -> SmoothNoisyMax:
     return SmoothNoisyMax.planned(epsilon, s.variants, _planned_profile(s).smooth, _NOISE)
 
 
-def _smooth(known: Transmission, mechanism: SelectionMechanism) -> Scores:
-    assert isinstance(mechanism, SmoothSelection)
-    return known.as_smooth(mechanism.beta)
-
-
 def _global(kind: Callable[[float, float], SelectionMechanism]) -> VariantRecipe:
     return SelectionRecipe(
         lambda epsilon, s: kind(epsilon, COVER * global_sensitivity(s.families)),
@@ -249,11 +235,11 @@ VARIANT_RECIPES: Mapping[str, VariantRecipe] = MappingProxyType(
     {
         "exponential": _global(ExponentialMechanism),
         "permute-and-flip": _global(PermuteAndFlip),
-        "two-sided, theorem 4": two_sided(largest),
-        "two-sided, theorem 5": two_sided(lambda _: THRESHOLD),
-        "one-sided, theorem 4": one_sided(largest),
-        "one-sided, theorem 5": one_sided(lambda _: THRESHOLD),
-        "smooth noisy max": SelectionRecipe(_planned, _smooth),
+        "two-sided, theorem 4": _two_sided(largest),
+        "two-sided, theorem 5": _two_sided(lambda _: THRESHOLD),
+        "one-sided, theorem 4": _one_sided(largest),
+        "one-sided, theorem 5": _one_sided(lambda _: THRESHOLD),
+        "smooth noisy max": SelectionRecipe(_planned, by_beta(Transmission.as_smooth)),
         "local dampening": SelectionRecipe(
             lambda epsilon, s: LocalDampening(epsilon, COVER * global_sensitivity(s.families)),
             lambda known, _: known.as_local(),
