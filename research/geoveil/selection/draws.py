@@ -34,11 +34,15 @@ def decided(
             answer = attempt([ball(u) for u in uniforms])
         if answer is not None:
             return answer
-        if uniforms[0].count >= _MOST_BITS:
-            # A fair source gets here with probability below 2^-60000.
-            raise GeoVeilError("the random source is broken: its bits decide nothing")
-        for uniform in uniforms:
-            uniform.refine()
+        _refine(uniforms)
+
+
+def _refine(uniforms: Sequence[LazyUniform]) -> None:
+    if uniforms[0].count >= _MOST_BITS:
+        # A fair source gets here with probability below 2^-60000.
+        raise GeoVeilError("the random source is broken: its bits decide nothing")
+    for uniform in uniforms:
+        uniform.refine()
 
 
 def weighted_index(uniform: LazyUniform, weights: Callable[[], Sequence[Real]]) -> int:
@@ -284,9 +288,5 @@ def exact_argmax(
                 if not any(value < floor for floor in floors)
             ]
         if len(left) > 1:
-            if uniforms[left[0]].count >= _MOST_BITS:
-                # A fair source gets here with probability below 2^-60000.
-                raise GeoVeilError("the random source is broken: its bits decide nothing")
-            for r in left:
-                uniforms[r].refine()
+            _refine([uniforms[r] for r in left])
     return left[0]
