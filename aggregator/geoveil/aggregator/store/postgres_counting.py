@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg.abc import AdaptContext
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from sqlalchemy import Connection
@@ -237,7 +238,8 @@ class _Array:
     """Elements in PostgreSQL's binary format, each preceded by its length."""
 
     __slots__ = ("body", "count")
-    element_type: ClassVar[int]
+    types: ClassVar[tuple[int, int]]
+    """PostgreSQL's numbers of the elements' type and of the array's."""
 
     def __init__(self, body: bytes, count: int) -> None:
         self.body, self.count = body, count
@@ -261,42 +263,33 @@ class _Array:
 class UuidArray(_Array):
     """`uuid[]`, 16 bytes each."""
 
-    element_type = 2950
+    types = 2950, 2951
 
 
 class BigintArray(_Array):
     """`bigint[]`, 8 bytes each."""
 
-    element_type = 20
+    types = 20, 1016
 
 
 class BytesArray(_Array):
     """`bytea[]`."""
 
-    element_type = 17
+    types = 17, 1001
 
 
 class _ArrayDumper(Dumper):
     format = Format.BINARY
 
+    def __init__(self, cls: type[_Array], context: AdaptContext | None = None) -> None:
+        super().__init__(cls, context)
+        self.element_type, self.oid = cls.types
+
     def dump(self, obj: _Array) -> bytes:
-        return _HEADER.pack(1, 0, obj.element_type, obj.count, 1) + obj.body
-
-
-class _UuidArrayDumper(_ArrayDumper):
-    oid = 2951
-
-
-class _BigintArrayDumper(_ArrayDumper):
-    oid = 1016
-
-
-class _BytesArrayDumper(_ArrayDumper):
-    oid = 1001
+        return _HEADER.pack(1, 0, self.element_type, obj.count, 1) + obj.body
 
 
 def register(connection: Any) -> None:
     """Let a psycopg connection accept these arrays as parameters."""
-    connection.adapters.register_dumper(UuidArray, _UuidArrayDumper)
-    connection.adapters.register_dumper(BigintArray, _BigintArrayDumper)
-    connection.adapters.register_dumper(BytesArray, _BytesArrayDumper)
+    for kind in (UuidArray, BigintArray, BytesArray):
+        connection.adapters.register_dumper(kind, _ArrayDumper)
