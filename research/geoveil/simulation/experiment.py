@@ -7,6 +7,7 @@ cell's key stores its rows; a later run with the same code, data and directory r
 import csv
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -20,6 +21,7 @@ from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geoveil.analyst import whole_file
 from geoveil.gp import ParameterError, __version__, needed_for
@@ -167,6 +169,12 @@ def grouped(rows: Iterable[Row], *fields: str) -> dict[Any, list[Row]]:
     for row in rows:
         groups.setdefault(attrgetter(*fields)(row), []).append(row)
     return groups
+
+
+def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return a mean and its standard error, which is 0 for a single value."""
+    spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return float(values.mean()), spread / math.sqrt(len(values))
 
 
 @dataclass(frozen=True, kw_only=True)

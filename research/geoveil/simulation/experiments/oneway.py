@@ -9,7 +9,6 @@ An earlier public survey chooses the band of "aimed" queries. `SURVEY_SIZE` hous
 the population stand in for that survey, and results are means over `SURVEYS` surveys.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -21,7 +20,7 @@ import numpy as np
 from geoveil.analyst import ReportLaw
 from geoveil.gp import Threshold, validation
 from geoveil.simulation.comparison import MECHANISMS, STUDENT_T, Contestant, Setting
-from geoveil.simulation.experiment import Cell, Experiment
+from geoveil.simulation.experiment import Cell, Experiment, mean_and_error
 from geoveil.simulation.experiments.own import distinct_values
 from geoveil.simulation.experiments.published import Panel, PaperRun, band, published
 from geoveil.simulation.experiments.rows import PRIOR, SEED_PRIOR, ErrorRow
@@ -171,13 +170,13 @@ def exact(panel: OneWayPanel, name: str) -> list[ErrorRow]:
     rows = []
     for n in panel.people:
         errors = squared_bias + (noise + spread) / n
-        scatter = float(errors.std(ddof=1)) if len(errors) > 1 else 0.0
+        error, scatter = mean_and_error(errors)
         rows.append(
             panel.row(
                 name,
                 n,
-                error=float(errors.mean()),
-                standard_error=scatter / math.sqrt(len(errors)),
+                error=error,
+                standard_error=scatter,
                 squared_bias=float(squared_bias.mean()),
                 noise=float(noise.mean()) / n,
             )

@@ -13,7 +13,7 @@ from geoveil.selection import ExponentialMechanism, LocalDampening, LocalUtiliti
 from geoveil.selection.contrib.criteria import CRITERIA, gain_sensitivity
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
 from geoveil.selection.contrib.influence import Influence, global_sensitivity
-from geoveil.simulation.experiment import grouped
+from geoveil.simulation.experiment import grouped, mean_and_error
 from geoveil.simulation.ledger.given import (
     DEGREES,
     SHIFTED,
@@ -103,19 +103,15 @@ def _small_budgets(
     whole, local, shifted = (
         accuracy(key, _K) for key in ("exponential", "local dampening", SHIFTED)
     )
-    yield at, "accuracy of GlobalPrivTopk, k = 10", *_mean(whole)
-    yield at, "LocalPrivTopk less GlobalPrivTopk, k = 10", *_mean(local - whole)
+    yield at, "accuracy of GlobalPrivTopk, k = 10", *mean_and_error(whole)
+    yield at, "LocalPrivTopk less GlobalPrivTopk, k = 10", *mean_and_error(local - whole)
     yield (
         at,
         "ShiftedLocalPrivTopk less the better of the others, k = 10",
-        *_mean(shifted - np.maximum(whole, local)),
+        *mean_and_error(shifted - np.maximum(whole, local)),
     )
     more, fewer = (accuracy(SHIFTED, k) for k in (20, 5))
-    yield at, "ShiftedLocalPrivTopk, k = 20 less k = 5", *_mean(more - fewer)
-
-
-def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
-    return float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5
+    yield at, "ShiftedLocalPrivTopk, k = 20 less k = 5", *mean_and_error(more - fewer)
 
 
 def _half(known: Influence, rng: np.random.Generator, runs: int, mechanism: str) -> float:
@@ -163,9 +159,9 @@ def _samples(options: Options) -> Iterator[Told]:
             shares.append(np.reshape(each, (len(_BUDGETS), 3, _RUNS)).mean(axis=2))
         found_of = np.array(shares)  # (samples, budgets, k)
         for place, budget in enumerate(_BUDGETS):
-            yield name, f"PTK, B = {budget:g}", *_mean(found_of[:, place].mean(axis=1))
+            yield name, f"PTK, B = {budget:g}", *mean_and_error(found_of[:, place].mean(axis=1))
         most = found_of.mean(axis=1)
-        yield name, "PTK, k = 3 less k = 1, mean of all B", *_mean(most[:, 2] - most[:, 0])
+        yield name, "PTK, k = 3 less k = 1, mean of all B", *mean_and_error(most[:, 2] - most[:, 0])
 
 
 _TREES = {"Local": "local dampening", "Global": "exponential, information gain"}

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoveil.selection.contrib.transmission import VARIANT_RECIPES, StudySetting, Transmission
+from geoveil.simulation.experiment import mean_and_error
 from geoveil.simulation.ledger.reproduction import Numbers, Told
 from geoveil.simulation.selection import transmission
 from geoveil.simulation.selection.experiment import (
@@ -61,7 +62,7 @@ def _chances(
             choice = case.make(epsilon, size).choice
             of_winner = np.array([choice(study)[study.winner] for study in studies], dtype=float)
             chances.setdefault(case.name, []).append(of_winner)
-            yield setting, f"{case.name}, ε = {epsilon:.0f}", *_mean(of_winner)
+            yield setting, f"{case.name}, ε = {epsilon:.0f}", *mean_and_error(of_winner)
     for name, others in _ORDERS:
         if name in chances:
             # The same studies for all, so that chance differences are smaller.
@@ -70,14 +71,11 @@ def _chances(
                 for place in range(len(epsilons))
             ]
             compared_with = others[0] if len(others) == 1 else "the best of " + ", ".join(others)
-            gains = [_mean(ours - theirs) for ours, theirs in zip(chances[name], best, strict=True)]
+            gains = [
+                mean_and_error(ours - theirs)
+                for ours, theirs in zip(chances[name], best, strict=True)
+            ]
             yield setting, f"{name} less {compared_with}, least of all ε", *min(gains)
-
-
-def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return a mean and its standard error, which is 0 for a single value."""
-    error = float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return float(values.mean()), error
 
 
 _ORDERS: Sequence[tuple[str, Sequence[str]]] = (

@@ -36,6 +36,7 @@ from geoveil.selection import (
 )
 from geoveil.selection.contrib.forest import LABEL_RECIPES, LabelName
 from geoveil.selection.contrib.recipe import SelectionRecipe
+from geoveil.simulation.experiment import mean_and_error
 
 STANDINGS = "equal ε", "paper, nominal", "no privacy", "yours"
 KEPT, NOMINAL, OPEN, OWN = STANDINGS
@@ -195,7 +196,7 @@ def compared(
     ):
         for measure in results[0]:
             values = np.ravel([result[measure] for result in results])
-            spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+            value, error = mean_and_error(values)
             yield SelectionRow(
                 mechanism=contestant.name,
                 standing=contestant.standing,
@@ -203,8 +204,8 @@ def compared(
                 proved_epsilon=made.epsilon,
                 delta=made.delta,
                 measure=measure,
-                value=float(values.mean()),
-                standard_error=spread / math.sqrt(len(values)),
+                value=value,
+                standard_error=error,
                 **place,
             )
 
