@@ -220,3 +220,20 @@ def test_the_noise_of_answers_without_ends_is_within_its_bounds():
         assert noise.high > 1.02 * true
         wrong += not np.var(answers) - 1 / 4 <= true <= np.var(answers)
     assert wrong >= 4
+
+
+@pytest.mark.parametrize(("beta", "most"), [(0.49, 1e4), (0.5, math.inf), (0.9, math.inf)])
+def test_noise_next_to_none_with_a_variance_is_bounded_by_no_answers(beta, most):
+    """The best noise has a variance up to β = ε/2, at 0.5 of 2·10¹⁶. 500 answers of people where it
+    is largest, seed 3. Control: ends that no answer leaves bound it at 0.49, by 10,000 at all β."""
+    mechanism = SmoothSpec(beta_fraction=beta)
+    asked = replace(campaign(extrapolated=False), readings=None, mechanism=mechanism)
+    answers = asked.mechanisms[0].simulate(np.full(500, 50_000.0), np.random.default_rng(3))
+    found, true = shown(asked, np.asarray(answers)), asked.mechanisms[0].largest_variance
+    noise, price = found.latest[0].noise_variance, found.latest[0].price
+    assert noise is not None
+    assert price is not None
+    assert true / 1.05 <= noise.high <= most
+    assert (true > 1e6) == math.isinf(most)
+    assert (noise.low, noise.basis.value, price.low) == (0.0, "bounded", 1.0)
+    assert ("standard error is at least 0." in " ".join(found.notes)) == math.isinf(true)

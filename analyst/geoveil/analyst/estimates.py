@@ -481,8 +481,7 @@ def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
             ratios += prices
             people += [round(n / ratio) for ratio in prices]
         cost, same = _between(ratios, ".3g"), _between(people, ",")
-        if max(ratios) == math.inf:
-            cost, same = f"at least {min(ratios):.3g}", f"at most {max(people):,}"
+        same = f"at most {max(people):,}" if max(ratios) == math.inf else same
         paid = (
             f"{cost} × the variance that the same people would give in the clear, as good as"
             f" {same} participant{'' if same == '1' else 's'} in the clear"
@@ -497,4 +496,5 @@ def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
 
 def _between(numbers: Sequence[float], style: str) -> str:
     least, most = format(min(numbers), style), format(max(numbers), style)
-    return least if least == most else f"{least} to {most}"
+    both = f"at least {least}" if max(numbers) == math.inf else f"{least} to {most}"
+    return least if least == most else both

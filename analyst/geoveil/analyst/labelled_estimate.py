@@ -32,6 +32,9 @@ _CONSTANT = 1e-9
 """Negligible variance, relative to the greatest."""
 _HARDLY = 0.01
 """The probability of an answer beyond the ends that are assumed, relative to that of a miss."""
+_HEAVIEST = 2.02
+"""The exponent a of a tail up to which that is too much: with P(|Z| > u) = Cu^−a, noise has about
+2C/(a − 2), and the upper end of an interval that misses α is at least 50 C/α."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,10 +355,12 @@ class LabelledEstimate:
     def _variances(self) -> tuple[float, float]:
         """An interval for the variance of answers, the mean of squares that have two ends.
 
-        Answers without ends have those that hardly any campaign's leave.
+        Answers without ends have those that hardly any campaign's leave, unless noise beyond them
+        may have most of its variance, or has none.
         """
         variance, (low, high) = self._variance, self.limits.reports
-        if not math.isfinite(high - low) and self.mechanism is not None:
+        tail = getattr(getattr(self.mechanism, "noise", None), "tail_exponent", math.inf)
+        if not math.isfinite(high - low) and self.mechanism is not None and tail > _HEAVIEST:
             beyond = _HARDLY * (1 - self.confidence) / self.n
             low, high = (k * self.mechanism.step for k in self.mechanism.likely_range(beyond))
         if self.value is None or not math.isfinite(high - low):
