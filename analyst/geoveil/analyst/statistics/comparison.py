@@ -241,61 +241,43 @@ class ComparedEstimates:
     """The width of the soft thresholds; 0 if labels state it, or if unknown."""
     margins: Callable[[float], Array]
     """Returns lower and upper margins at a confidence if no report is false, (2, m)."""
-    moved: tuple[Array, Array]
-    """How far false reports can move each mean, down and up."""
+    moved: Array
+    """How far false reports can move each mean, down and up, (2, m)."""
     about: Sequence[str]
 
 
 def compared_estimates(estimates: Numbers | DistributionCurve) -> ComparedEstimates:
     """Return what a comparison needs of one set of estimates."""
-    if isinstance(estimates, JointEstimates):
-        return ComparedEstimates(
-            estimates,
-            estimates.labels,
-            estimates.values,
-            estimates.standard_errors,
-            estimates.correlations,
-            0.0,
-            estimates.margins_at,
-            (estimates.moved, estimates.moved),
-            estimates.notes[2:],
-        )
-    if not isinstance(estimates, Quantity | QuantileEstimates):
+    if not isinstance(estimates, JointEstimates | Quantity | QuantileEstimates):
         expected = "means, quantiles or shares, or two distribution functions"
         raise ParameterError("estimates", type(estimates).__name__, expected)
-    reach = critical_value_of_one(estimates.confidence)
-    liars = [note for note in estimates.notes if note.startswith(LIARS)]
-    about = estimates.notes[2:]
     labels: tuple[str, ...]
-    margins_at: Callable[[float], Array]
+    about, softness = estimates.notes[2:], 0.0
     if isinstance(estimates, Quantity):
-        labels, correlations, softness = (estimates.label,), np.eye(1), 0.0
+        labels, values = (estimates.label,), np.array([estimates.value])
+        errors, correlations = np.array([estimates.standard_error]), np.eye(1)
         if estimates.assumed:
             about = (*about, f"The intervals hold{estimates.assumed}.")
-        values, errors = np.array([estimates.value]), np.array([estimates.standard_error])
-        margins = np.array([[estimates.value - estimates.ci_low],
-                            [estimates.ci_high - estimates.value]])  # fmt: skip
+        ends = np.array([[estimates.value - estimates.ci_low],
+                         [estimates.ci_high - estimates.value]])  # fmt: skip
         # The part beyond the errors of honest reports is due to liars.
-        moved = np.maximum(margins - reach * errors, 0.0) if liars else np.zeros((2, 1))
-        margins_at = partial(grown, np.maximum(margins - moved, 0.0), reach)
+        reach = critical_value_of_one(estimates.confidence)
+        liars = any(note.startswith(LIARS) for note in estimates.notes)
+        moved = np.maximum(ends - reach * errors, 0.0) if liars else np.zeros((2, 1))
+        margins: Callable[[float], Array] = partial(grown, np.maximum(ends - moved, 0.0), reach)
     else:
-        labels = tuple(f"quantile {level:g}" for level in estimates.levels.tolist())
-        correlations, softness = estimates.correlations, estimates.width
         values, errors = estimates.values, estimates.standard_errors
-        margins_at, moved = estimates.margins_at, estimates.moved
+        correlations, margins = estimates.correlations, estimates.margins_at
+        if isinstance(estimates, JointEstimates):
+            labels, moved = estimates.labels, np.stack([estimates.moved] * 2)
+        else:
+            labels = tuple(f"quantile {level:g}" for level in estimates.levels.tolist())
+            moved, softness = estimates.moved, estimates.width
     for label, value in zip(labels, values.tolist(), strict=True):
         if not math.isfinite(value):
             raise UnsupportedError(f"{label}: the reports show no value so far out")
     return ComparedEstimates(
-        estimates,
-        labels,
-        values,
-        errors,
-        correlations,
-        softness,
-        margins_at,
-        (moved[0], moved[1]),
-        about,
+        estimates, labels, values, errors, correlations, softness, margins, moved, about
     )
 
 
