@@ -223,14 +223,13 @@ def plan_for(
         searches = Searches(widest=widest)
     check_prior(request, searches)
     check_people(request)
-    if len(request.questions) > 1:
+    question, *others = request.questions
+    if others:
         together = compared(request, searches, request.participants)
         check_comparison(request, together, searches)
         return PlannedQuestions(request, together, searches)
-    question = next(iter(request.questions))
     search = searches.of(0, question, request.plane_privacy, request.prior)
-    kinds = kinds_for(request)
-    plan = planned(search, request.participants, kinds, wanted=request.mechanism)
+    plan = planned(search, request.participants, kinds_for(request), wanted=request.mechanism)
     check_plan(request, plan)
     return PlannedQuestion(request, plan)
 
@@ -376,13 +375,16 @@ class PlanningSession:
         searches = self._known(request)
         check_prior(request, searches)
         check_people(request)
-        alone = len(request.questions) == 1
-        return self._alone(request, searches) if alone else self._together(request, searches)
-
-    def _alone(self, request: PlanRequest, searches: Searches) -> Forecast:
-        question = request.questions[0]
-        search = searches.of(0, question, request.plane_privacy, request.prior)
+        question, *others = request.questions
+        if others:
+            comparison = compared(request, searches, request.participants)
+            return Forecast(
+                PlannedQuestions(request, comparison, searches),
+                settled=True,
+                met=excess_of_all(request, comparison, searches) <= 0,
+            )
         kinds = kinds_for(request)
+        search = searches.of(0, question, request.plane_privacy, request.prior)
         # Perturbed places take longer to predict than everything else, and seldom win.
         slow = question.dimension > 1 and len(kinds) > 1
         if slow:
@@ -392,14 +394,6 @@ class PlanningSession:
         plan = planned(search, request.participants, kinds, within=CLOSE)
         return Forecast(
             PlannedQuestion(request, plan), settled=not slow, met=excess(request, plan) <= 0
-        )
-
-    def _together(self, request: PlanRequest, searches: Searches) -> Forecast:
-        comparison = compared(request, searches, request.participants)
-        return Forecast(
-            PlannedQuestions(request, comparison, searches),
-            settled=True,
-            met=excess_of_all(request, comparison, searches) <= 0,
         )
 
     def plan(self, request: PlanRequest) -> PlannedQuestion | PlannedQuestions:
