@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from html import unescape
 from typing import Any
@@ -48,7 +48,7 @@ async def console(tmp_path):
 
 def message(task: str, **changes: Any) -> dict[str, Any]:
     told = {"campaign_id": "made", "now": time.time()}
-    return {"task": task, "form": PlanForm(**changes).record(), **told}
+    return {"task": task, "form": asdict(PlanForm(**changes)), **told}
 
 
 @pytest.mark.deep

@@ -52,9 +52,9 @@ async def test_many_pages_cost_one_look_a_second(tmp_path):
         assert len(set(seen)) == 1
         assert made.console._live.looks <= time.monotonic() - began + 2
         for _ in range(200):
-            if made.console._live.feeds:
+            if made.console._live._feeds:
                 await asyncio.sleep(0.05)
-        assert not made.console._live.feeds
+        assert not made.console._live._feeds
 
 
 @pytest.mark.deep

@@ -131,11 +131,6 @@ class Live:
         self.looks = 0
         """The number of queries to the server."""
 
-    @property
-    def feeds(self) -> int:
-        """The number of watched surveys."""
-        return len(self._feeds)
-
     async def aclose(self) -> None:
         """End all feeds."""
         for feed in self._feeds.values():

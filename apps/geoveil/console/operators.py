@@ -5,7 +5,7 @@ All its numbers come from the server's metrics, the same that Prometheus reads.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
@@ -94,8 +94,7 @@ class Action:
 class Operators:
     """The page for operators, with the latest samples and actions."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._samples: deque[Sample] = deque()
         self._actions: deque[Action] = deque(maxlen=_MOST_ACTIONS)
         self._lock = Lock()
@@ -134,7 +133,7 @@ class Operators:
 
     def _sampled(self, status: GetStatusResponse) -> tuple[Sample, Sample | None]:
         """Return the metrics now, and an earlier sample if there is one."""
-        now = Sample.of(status, self._clock())
+        now = Sample.of(status, time.monotonic())
         with self._lock:
             while self._samples and now.at_s - self._samples[0].at_s > _KEPT_S:
                 self._samples.popleft()

@@ -77,7 +77,9 @@ class PageAnalyst(Analyst):
     def caller(self) -> Caller:
         """Return the owner and the permissions of the token."""
         request = console_pb2.GetCallerRequest()
-        return self._unary(Call("GetCaller", request, caller_in, _TIMEOUT_S))
+        return self._unary(
+            Call("GetCaller", request, lambda a: Caller(a.name, frozenset(a.scopes)), _TIMEOUT_S)
+        )
 
     def progress(self, campaign_ids: Sequence[str]) -> dict[str, CampaignProgress]:
         """Return the progress of existing campaigns."""
@@ -162,11 +164,6 @@ class ChannelAnalyst(PageAnalyst):
             raise failed(error, ServerError) from None
         finally:
             made.cancel()
-
-
-def caller_in(answer: Any) -> Caller:
-    """Return the caller in a server's response."""
-    return Caller(answer.name, frozenset(answer.scopes))
 
 
 def progress_in(told: Any) -> dict[str, CampaignProgress]:

@@ -242,10 +242,6 @@ def _means(campaign: ValueCampaign, questions: Sequence[AnalystQuestion]) -> Mea
     return Means(asked_of_points(campaign, questions, softness_of_points(campaign)))
 
 
-def _code_of_means(questions: str) -> str:
-    return f"Means(asked_of_points(campaign, {questions}, softness_of_points(campaign)))"
-
-
 def _districts(request: PageRequest, geojson: str) -> Districts:
     named = request.text("name_property") or None
     return Districts(_geojson(geojson), name_property=named)
@@ -426,7 +422,8 @@ def _code_of(
     if isinstance(statistic, Top) and choice.file:
         return f"Top({statistic.count}, {_code_of_districts(request)}.districts)"
     if choice.word == "circle":
-        return _code_of_means(code_of(_circle(said)))
+        questions = code_of(_circle(said))
+        return f"Means(asked_of_points(campaign, {questions}, softness_of_points(campaign)))"
     if choice.word.startswith(ADDED):
         return f"statistics_in({{{choice.word.removeprefix(ADDED)!r}: [{said!r}]}})[0]"
     return code_of(statistic)

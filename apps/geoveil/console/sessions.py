@@ -32,11 +32,6 @@ class Session:
     rights: frozenset[str] = frozenset()
     """The token's scopes when the last page was made."""
 
-    @property
-    def authorization(self) -> list[str]:
-        """The header that authorizes the user's calls."""
-        return [] if self.token is None else [f"Bearer {self.token}"]
-
 
 class Sessions:
     """Sessions by the SHA-256 of their cookies.

@@ -152,7 +152,7 @@ def _answers(found: CampaignEstimates, rows: Sequence[LabelledEstimate]) -> Iter
     """Yield one answer per question, or one for the two coordinates of a place."""
     whole = found.place
     if whole is not None:
-        behind = [sentence for row in rows for sentence in _sentences(row, row.to_dict())]
+        behind = [sentence for row in rows for sentence in _sentences(row)]
         yield ShownAnswer(found.campaign.title, "", whole, behind)
         return
     for row in rows:
@@ -163,12 +163,13 @@ def _answers(found: CampaignEstimates, rows: Sequence[LabelledEstimate]) -> Iter
             found.campaign.words_for(row.label),
             when,
             found.answer_of(row),
-            [*_sentences(row, row.to_dict())],
+            [*_sentences(row)],
         )
 
 
-def _sentences(row: LabelledEstimate, told: dict[str, Any]) -> Iterator[str]:
+def _sentences(row: LabelledEstimate) -> Iterator[str]:
     """Yield sentences on the estimates of the three targets and on the price of privacy."""
+    told: Any = row.to_dict()
     often = f"{100 * row.confidence:g} %"
     is_share = row.limits.estimates == _SHARE
 

@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -135,7 +135,7 @@ class Planning:
             people = self._people(request, form)
         except ParameterError as error:
             return refused(error.name, error.expected)
-        message = {"task": task, "form": form.record(), "people": people, **more}
+        message = {"task": task, "form": asdict(form), "people": people, **more}
         page = f"{request.session.form_token} {request.text('tab')[:16]}"
         if task == "campaign":
             page += " campaign"  # a later request for a plan does not replace this one
@@ -160,7 +160,7 @@ class Planning:
     def _page(
         self, request: GatewayRequest, answer: Message, then: str = "", **changed: str
     ) -> Response:
-        said = {name: _text(value) for name, value in PlanForm().record().items()}
+        said = {name: _text(value) for name, value in asdict(PlanForm()).items()}
         said |= {name: request.text(name) for name in said if name in request.fields}
         said |= {name: request.text(name) for name in said if name in request.query}
         said |= changed

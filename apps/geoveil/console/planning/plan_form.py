@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Self, get_type_hints
@@ -153,10 +153,6 @@ class PlanForm:
             if said[name] is None and kind in (int, float):
                 raise ParameterError(name, "", "given")
         return cls(**said)
-
-    def record(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
 
     @property
     def about_places(self) -> bool:
