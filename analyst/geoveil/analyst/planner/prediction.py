@@ -173,7 +173,7 @@ class Prediction:
 
         It is the mean over two plausible sets of reports, whose mean has the expected mean,
         variance and skewness: if it is skewed, reports vary more the farther it is off, as if all
-        of that came from a few people [MATH §8]. So it is within 5 % of the mean length of
+        of that came from a few people [MATH §8]. So it is mostly within 5 % of the mean length of
         intervals, however few people are near the question. The squared error determines the
         number of reports, whatever the allocation.
         """
