@@ -15,7 +15,7 @@ from geoveil.gp import ParameterError, PrivateValueError, RandomSource, chosen_s
 from geoveil.selection.base import Array, Guarantee, ScoresLike, SelectionMechanism
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.random_trees import Domain, RandomTrees, random_trees
-from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, recipe_named
+from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, plain, recipe_named
 from geoveil.selection.draws import random_words
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.smooth import SmoothNoisyMax
@@ -94,17 +94,12 @@ def labeller(mechanism: LabelName, epsilon: float, classes: int) -> Labeller:
 
 def _by_counts(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
     """Return a recipe by the counts; one record changes one count by 1, all in one direction."""
-    return SelectionRecipe(
-        lambda epsilon, _: make(epsilon, 1.0, monotone=True), lambda counts, _: counts
-    )
+    return plain(make, lambda counts: counts, sensitivity=1.0, monotone=True)
 
 
 def _by_distance(make: Callable[..., SelectionMechanism]) -> LabelRecipe:
     """Return a recipe that scores labels by the winner's lead in changes."""
-    return SelectionRecipe(
-        lambda epsilon, _: make(epsilon, 1.0),
-        lambda counts, _: distance_utilities(count_margin(counts)),
-    )
+    return plain(make, lambda counts: distance_utilities(count_margin(counts)), sensitivity=1.0)
 
 
 LABEL_RECIPES: Mapping[str, LabelRecipe] = MappingProxyType(
@@ -117,9 +112,7 @@ LABEL_RECIPES: Mapping[str, LabelRecipe] = MappingProxyType(
             SmoothNoisyMax,
             by_beta(lambda counts, beta: indicator_utilities(count_margin(counts), beta)),
         ),
-        "stability": SelectionRecipe(
-            lambda epsilon, _: StabilityMechanism(epsilon), lambda counts, _: count_margin(counts)
-        ),
+        "stability": plain(StabilityMechanism, count_margin),
     }
 )
 """Name → recipe."""

@@ -10,7 +10,7 @@ such bound: a Δ computed from it [LD §6.1] makes ε meaningless. D = n − 1 n
 δ unless it is shifted. docs/selection.md derives the shifted score [LD Definition 4.3].
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -31,11 +31,12 @@ from geoveil.gp import (
 from geoveil.selection.base import (
     Guarantee,
     LocalUtilities,
+    ScoresLike,
     SmoothUtilities,
     Utilities,
 )
 from geoveil.selection.contrib.graphs import Graph, egocentric_betweenness
-from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, recipe_named
+from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, plain, recipe_named
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.one_sided import ExponentialPareto
@@ -205,35 +206,28 @@ def _smooth_noisy_max(epsilon: float, setting: NodeSetting) -> SmoothNoisyMax:
     )
 
 
+def _safe(setting: NodeSetting) -> float:
+    return safe_sensitivity(setting.degree_bound)
+
+
+def _left(score: Callable[[Influence, Integers], ScoresLike]) -> Callable[[Remaining], ScoresLike]:
+    """Return how to score the nodes that are left."""
+    return lambda left: score(left.influence, left.among)
+
+
 NODE_RECIPES: Mapping[str, NodeRecipe] = MappingProxyType(
     {
-        "exponential": SelectionRecipe(
-            lambda epsilon, s: ExponentialMechanism(epsilon, safe_sensitivity(s.degree_bound)),
-            lambda left, _: left.influence.as_betweenness(left.among),
-        ),
-        "permute-and-flip": SelectionRecipe(
-            lambda epsilon, s: PermuteAndFlip(epsilon, safe_sensitivity(s.degree_bound)),
-            lambda left, _: left.influence.as_betweenness(left.among),
-        ),
+        "exponential": plain(ExponentialMechanism, _left(Influence.as_betweenness), _safe),
+        "permute-and-flip": plain(PermuteAndFlip, _left(Influence.as_betweenness), _safe),
         "smooth noisy max": SelectionRecipe(
             _smooth_noisy_max,
             by_beta(lambda left, beta: left.influence.as_smooth(left.among, beta)),
         ),
-        "local dampening": SelectionRecipe(
-            lambda epsilon, _: LocalDampening(epsilon),
-            lambda left, _: left.influence.as_local(left.among),
-        ),
-        "shifted local dampening": SelectionRecipe(
-            lambda epsilon, s: ExponentialMechanism(epsilon, safe_sensitivity(s.degree_bound)),
-            lambda left, _: left.influence.as_shifted(left.among),
-        ),
-        "shifted permute-and-flip": SelectionRecipe(
-            lambda epsilon, s: PermuteAndFlip(epsilon, safe_sensitivity(s.degree_bound)),
-            lambda left, _: left.influence.as_shifted(left.among),
-        ),
-        "degree, permute-and-flip": SelectionRecipe(
-            lambda epsilon, _: PermuteAndFlip(epsilon, 1.0, monotone=True),
-            lambda left, _: left.influence.as_degrees(left.among),
+        "local dampening": plain(LocalDampening, _left(Influence.as_local)),
+        "shifted local dampening": plain(ExponentialMechanism, _left(Influence.as_shifted), _safe),
+        "shifted permute-and-flip": plain(PermuteAndFlip, _left(Influence.as_shifted), _safe),
+        "degree, permute-and-flip": plain(
+            PermuteAndFlip, _left(Influence.as_degrees), sensitivity=1.0, monotone=True
         ),
     }
 )

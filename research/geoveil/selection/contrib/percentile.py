@@ -29,7 +29,7 @@ from geoveil.selection.base import (
     SmoothUtilities,
     Utilities,
 )
-from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, recipe_named
+from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, plain, recipe_named
 from geoveil.selection.global_sensitivity import ExponentialMechanism, PermuteAndFlip
 from geoveil.selection.local_dampening import LocalDampening
 from geoveil.selection.one_sided import ExponentialPareto
@@ -217,18 +217,9 @@ _smooth = by_beta(Percentile.as_smooth)
 
 PERCENTILE_RECIPES: Mapping[str, PercentileRecipe] = MappingProxyType(
     {
-        "exponential": SelectionRecipe(
-            lambda epsilon, _: ExponentialMechanism(epsilon, 1.0),
-            lambda known, _: known.as_indicator(),
-        ),
-        "permute-and-flip": SelectionRecipe(
-            lambda epsilon, _: PermuteAndFlip(epsilon, 1.0),
-            lambda known, _: known.as_indicator(),
-        ),
-        "local dampening": SelectionRecipe(
-            lambda epsilon, _: LocalDampening(epsilon, 1.0),
-            lambda known, _: known.as_local(),
-        ),
+        "exponential": plain(ExponentialMechanism, Percentile.as_indicator, sensitivity=1.0),
+        "permute-and-flip": plain(PermuteAndFlip, Percentile.as_indicator, sensitivity=1.0),
+        "local dampening": plain(LocalDampening, Percentile.as_local, sensitivity=1.0),
         "smooth private selection": SelectionRecipe(SmoothPrivateSelection, _smooth),
         "smooth private selection, log-normal": SelectionRecipe(
             lambda epsilon, outcomes: SmoothPrivateSelection(
@@ -239,17 +230,12 @@ PERCENTILE_RECIPES: Mapping[str, PercentileRecipe] = MappingProxyType(
         "smooth noisy max": SelectionRecipe(
             lambda epsilon, outcomes: SmoothNoisyMax(epsilon, outcomes, _NOISE, share=0.5), _smooth
         ),
-        "stability": SelectionRecipe(
-            lambda epsilon, _: StabilityMechanism(epsilon),
-            lambda known, _: known.as_margin(),
+        "stability": plain(StabilityMechanism, Percentile.as_margin),
+        "exponential, nearness": plain(
+            ExponentialMechanism, Percentile.as_nearness, sensitivity=1.0
         ),
-        "exponential, nearness": SelectionRecipe(
-            lambda epsilon, _: ExponentialMechanism(epsilon, 1.0),
-            lambda known, _: known.as_nearness(),
-        ),
-        "permute-and-flip, nearness": SelectionRecipe(
-            lambda epsilon, _: PermuteAndFlip(epsilon, 1.0),
-            lambda known, _: known.as_nearness(),
+        "permute-and-flip, nearness": plain(
+            PermuteAndFlip, Percentile.as_nearness, sensitivity=1.0
         ),
     }
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from geoveil.gp import validation
 from geoveil.selection.base import ScoresLike, SelectionMechanism
@@ -25,6 +25,19 @@ class SelectionRecipe(Generic[Public, Private]):
 
     build: Callable[[float, Public], SelectionMechanism]
     score: Callable[[Private, SelectionMechanism], ScoresLike]
+
+
+def plain(
+    kind: Callable[..., SelectionMechanism],
+    score: Callable[[Private], ScoresLike],
+    *of_public: Callable[[Public], float],
+    **fixed: Any,
+) -> SelectionRecipe[Public, Private]:
+    """Return a recipe whose mechanism takes ε, numbers from public facts, and fixed arguments."""
+    return SelectionRecipe(
+        lambda epsilon, public: kind(epsilon, *(of(public) for of in of_public), **fixed),
+        lambda known, _: score(known),
+    )
 
 
 def by_beta(

@@ -24,7 +24,7 @@ from geoveil.selection.base import (
     SmoothUtilities,
     Utilities,
 )
-from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, recipe_named
+from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, plain, recipe_named
 from geoveil.selection.contrib.transmission_sensitivity import (
     SensitivityProfile,
     checked_families,
@@ -224,33 +224,23 @@ def _planned(epsilon: float, s: StudySetting) -> SmoothNoisyMax:
     return SmoothNoisyMax.planned(epsilon, s.variants, _planned_profile(s).smooth, _NOISE)
 
 
-def _global(kind: Callable[[float, float], SelectionMechanism]) -> VariantRecipe:
-    return SelectionRecipe(
-        lambda epsilon, s: kind(epsilon, COVER * global_sensitivity(s.families)),
-        lambda known, _: known.as_statistic(),
-    )
+def _safe_sensitivity(setting: StudySetting) -> float:
+    return COVER * global_sensitivity(setting.families)
 
 
 VARIANT_RECIPES: Mapping[str, VariantRecipe] = MappingProxyType(
     {
-        "exponential": _global(ExponentialMechanism),
-        "permute-and-flip": _global(PermuteAndFlip),
+        "exponential": plain(ExponentialMechanism, Transmission.as_statistic, _safe_sensitivity),
+        "permute-and-flip": plain(PermuteAndFlip, Transmission.as_statistic, _safe_sensitivity),
         "two-sided, theorem 4": _two_sided(largest),
         "two-sided, theorem 5": _two_sided(lambda _: THRESHOLD),
         "one-sided, theorem 4": _one_sided(largest),
         "one-sided, theorem 5": _one_sided(lambda _: THRESHOLD),
         "smooth noisy max": SelectionRecipe(_planned, by_beta(Transmission.as_smooth)),
-        "local dampening": SelectionRecipe(
-            lambda epsilon, s: LocalDampening(epsilon, COVER * global_sensitivity(s.families)),
-            lambda known, _: known.as_local(),
-        ),
-        "stability": SelectionRecipe(
-            lambda epsilon, _: StabilityMechanism(epsilon),
-            lambda known, _: known.as_margin(),
-        ),
-        "permute-and-flip, nearness": SelectionRecipe(
-            lambda epsilon, _: PermuteAndFlip(epsilon, 1.0),
-            lambda known, _: known.as_nearness(),
+        "local dampening": plain(LocalDampening, Transmission.as_local, _safe_sensitivity),
+        "stability": plain(StabilityMechanism, Transmission.as_margin),
+        "permute-and-flip, nearness": plain(
+            PermuteAndFlip, Transmission.as_nearness, sensitivity=1.0
         ),
     }
 )
