@@ -28,7 +28,6 @@ from geoveil.selection import (
     HeavyGeneralizedCauchy,
     LaplaceLogNormal,
     PermuteAndFlip,
-    PublishedCalibrationWarning,
     ReportNoisyMax,
     SmoothNoisyMax,
     SmoothUtilities,
@@ -40,17 +39,12 @@ from geoveil.selection.smooth_privacy import scale_price
 from geoveil.simulation.ledger import LEDGER
 from geoveil.simulation.selection.experiment import Options
 from tests.gp.test_kernel_far import at_the_centre, published_bound, supremum
-from tests.selection.contrib.test_gains import entropy_change
+from tests.selection.contrib.test_gains import candidates, entropy_change
+from tests.selection.test_smooth import published
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
 Counts = tuple[int, ...]
-
-
-def published(epsilon: float, outcomes: int, noise: object = None, **more: float) -> SmoothNoisyMax:
-    """[SNM Algorithm 1] as printed."""
-    with pytest.warns(PublishedCalibrationWarning, match="not proved"):
-        return SmoothNoisyMax(epsilon, outcomes, noise, calibration="published", **more)  # type: ignore[arg-type]
 
 
 def test_every_entry_has_its_test() -> None:
@@ -142,13 +136,6 @@ def test_the_example_of_shifted_utilities_does_not_add_up() -> None:
 
 def test_the_printed_candidates_of_information_gain_miss_databases_that_grow() -> None:
     """[LD Algorithm 3], and the same without a < τ: a record in a table of one, one change away."""
-
-    def candidates(total: int, count: int, size: float, changes: int) -> set[tuple[int, int]]:
-        pairs = {(total, count)}
-        for _ in range(changes):
-            less = {(a - 1, b - 1) for a, b in pairs if a > 0 and b > 0}
-            pairs = less | {(a + 1, b) for a, b in pairs if a < size}
-        return pairs
 
     def largest(size: float) -> float:
         pairs = {p for t in (0, 1) for count in (0, 1) for p in candidates(1, count, size, t)}

@@ -176,7 +176,7 @@ def entropy_change_at(total: Any, count: Any, changes: int) -> NDArray[np.float6
     return np.maximum(entropy_change(total + changes, count), fewer)
 
 
-def _candidates(total: int, count: int, size: int, changes: int) -> set[tuple[int, int]]:
+def candidates(total: int, count: int, size: float, changes: int) -> set[tuple[int, int]]:
     """Return [LD Algorithm 3] as printed; `size` is τ."""
     pairs = {(total, count)}
     for _ in range(changes):
@@ -222,7 +222,7 @@ def test_two_candidates_are_as_good_as_all():
         total = int(rng.integers(0, 30))
         count = int(rng.integers(0, total + 1))
         changes = int(rng.integers(0, 30))
-        pairs = {p for t in range(changes + 1) for p in _candidates(total, count, 10**6, t)}
+        pairs = {p for t in range(changes + 1) for p in candidates(total, count, 10**6, t)}
         every = max(float(entropy_change(a, b)) for a, b in pairs)
         assert float(entropy_change_at(total, count, changes)) == pytest.approx(every, abs=1e-12)
 
