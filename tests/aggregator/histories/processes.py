@@ -13,7 +13,9 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import grpc
@@ -24,6 +26,9 @@ from geoveil.proto.v1 import analyst_pb2, collector_pb2
 
 from ..postgres import PostgresServer  # noqa: TID252 - tests are no package
 from .campaigns import SKEW, require
+from .machine import Machine
+from .operations import History
+from .playing import play_many
 from .world import Lost, Refused, Unreachable, Watching, World, copy_database
 
 _PROGRAM = """
@@ -336,3 +341,19 @@ class Processes(World):
     def check(self) -> None:
         database = self.database if self._postgres else Path(self.database)
         require(check_database(database).faults == (), "what is stored is what is counted")
+
+
+def play_with_processes(number: int, postgres: tuple[PostgresServer, str] | None = None) -> None:
+    """Play so many histories, each with processes of its own; see `Processes`."""
+    numbers = count()
+    with Nursery() as nursery:
+
+        async def play(history: History) -> None:
+            with TemporaryDirectory() as folder:
+                world = Processes(nursery, Path(folder), postgres, f"-{next(numbers)}")
+                try:
+                    await Machine(world).play(history)
+                finally:
+                    await world.close()
+
+        play_many(play, number)

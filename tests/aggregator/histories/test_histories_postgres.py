@@ -33,7 +33,7 @@ from .in_process_postgres import InProcessPostgres, empty, prepare
 from .machine import Machine
 from .operations import Create, History, RestartDatabase, Upload
 from .playing import Play, play_many, play_one
-from .processes import Nursery, Processes
+from .processes import play_with_processes
 from .sharing import InlineReader
 
 _EMPTIED = 8
@@ -112,17 +112,4 @@ def test_the_server_restarts(postgres_server, postgres_url, proxies):
 @pytest.mark.deep
 @pytest.mark.parametrize("number", [1, pytest.param(3, marks=pytest.mark.deep)])
 def test_processes_are_killed(postgres_server, postgres_url, number):
-    numbers = count()
-
-    with Nursery() as nursery:
-
-        async def play(history: History) -> None:
-            with TemporaryDirectory() as folder:
-                database = (postgres_server, postgres_url)
-                world = Processes(nursery, Path(folder), database, f"-{next(numbers)}")
-                try:
-                    await Machine(world).play(history)
-                finally:
-                    await world.close()
-
-        play_many(play, number)
+    play_with_processes(number, (postgres_server, postgres_url))
