@@ -142,37 +142,23 @@ Makers = Iterator[tuple[str, Callable[[], Any], type[Exception] | None]]
 """Names, ways to make a mechanism, and how making it is refused, if it is."""
 
 
-def smooth(query: Query) -> Makers:
+def by_noise(kind: Callable[..., Any], noises: dict[type, Noise], beta: float) -> Makers:
     for reach in REACHES:
-        yield f"best, {reach}", partial(SmoothMechanism, query, PRIVACY, reach=reach), None
-        for kind, noise in (TAILED | TAILLESS).items():
+        yield f"best, {reach}", partial(kind, reach=reach), None
+        for family, noise in noises.items():
             for calibration in ("exact", "paper"):
-                refused = kind in TAILLESS or (calibration == "paper" and kind not in PAPER)
-
-                def make(r: float = reach, z: Noise = noise, c: str = calibration) -> Any:
-                    return SmoothMechanism(
-                        query, PRIVACY, noise=z, beta=BETA, reach=r, calibration=c
-                    )
-
-                name = f"{kind.__name__}, {reach}, {calibration}"
+                refused = family in TAILLESS or (calibration == "paper" and family not in PAPER)
+                make = partial(kind, noise=noise, beta=beta, reach=reach, calibration=calibration)
+                name = f"{family.__name__}, {reach}, {calibration}"
                 yield name, make, UnsupportedError if refused else None
+
+
+def smooth(query: Query) -> Makers:
+    return by_noise(partial(SmoothMechanism, query, PRIVACY), TAILED | TAILLESS, BETA)
 
 
 def vector(query: Query) -> Makers:
-    both = [query, query]
-    for reach in REACHES:
-        yield f"best, {reach}", partial(VectorSmoothMechanism, both, PRIVACY, reach=reach), None
-        for kind, noise in TAILED.items():
-            for calibration in ("exact", "paper"):
-                refused = calibration == "paper" and kind not in PAPER
-
-                def make(r: float = reach, z: Noise = noise, c: str = calibration) -> Any:
-                    return VectorSmoothMechanism(
-                        both, PRIVACY, noise=z, beta=BETA / 2, reach=r, calibration=c
-                    )
-
-                name = f"{kind.__name__}, {reach}, {calibration}"
-                yield name, make, UnsupportedError if refused else None
+    return by_noise(partial(VectorSmoothMechanism, [query, query], PRIVACY), TAILED, BETA / 2)
 
 
 def answer(query: Query) -> Makers:
