@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from geoveil.campaign import (
     Attribute,
@@ -48,13 +48,24 @@ def small_campaign(name: str, **changes: Any) -> Campaign:
         "opens": OPENS,
         "closes": OPENS + timedelta(days=90),
     }
-    kind = ValueCampaign if isinstance(changes.get("mechanism"), PlanarLaplaceSpec) else None
-    if kind is None:
-        kind = StatisticCampaign
-        asked = Threshold(100_000.0, 24_000.0, "smoothstep")
-        given["questions"] = (Question("above 100k", asked),)
-    made: Campaign = kind(**(given | changes))
-    return made
+    if isinstance(changes.get("mechanism"), PlanarLaplaceSpec):
+        return ValueCampaign(**(given | changes))
+    asked = Threshold(100_000.0, 24_000.0, "smoothstep")
+    given["questions"] = (Question("above 100k", asked),)
+    return StatisticCampaign(**(given | changes))
+
+
+Example: TypeAlias = tuple[str, Campaign, float]
+"""A name, a campaign, and the length over which its query varies."""
+
+
+def _example(name: str, length: float, **changes: Any) -> Example:
+    """Return a small campaign about a number or point of no particular kind."""
+    given = {"attribute": Attribute(name="value", unit="unit"), "privacy": _PRIVACY}
+    return name, small_campaign(name, **(given | changes)), length
+
+
+_PRIVACY = GeoPrivacy(1.0, 8.0, "unit")
 
 
 ONE_BY_ONE = (Allocation.PARTITION, Allocation.SPLIT, Allocation.REPEAT)
@@ -80,11 +91,9 @@ def _capped() -> Iterator[tuple[str, MechanismSpec, Query]]:
     yield "capped-paper", SmoothSpec(noise="student-t", calibration="paper", reach=math.inf), ramp
 
 
-def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
-    """Yield a name, a campaign and its length for every mechanism, query, profile and so on."""
+def every_campaign() -> Iterator[Example]:
+    """Yield an example for every mechanism, query, profile and so on."""
     draw = Random(21)
-    income = {"attribute": Attribute(name="value", unit="unit")}
-    privacy = GeoPrivacy(1.0, 8.0, "unit")
     mechanisms: dict[str, MechanismSpec] = {
         "debiased": DebiasedLaplaceSpec(),
         "lipschitz": LipschitzLaplaceSpec(),
@@ -102,70 +111,55 @@ def every_campaign() -> Iterator[tuple[str, Campaign, float]]:
                     query = query_by_chance(
                         draw, kind, dimension, 16.0, profile, mechanism == "smooth"
                     )
-                    name = (
-                        f"{mechanism}-{kind}-{profile}-{dimension}"
-                        if of_band
-                        else f"{mechanism}-{kind}-{dimension}"
-                    )
-                    yield (
-                        name,
-                        small_campaign(
-                            name,
-                            **income,
-                            privacy=privacy,
-                            mechanism=spec,
-                            questions=(Question("q", query),),
-                        ),
-                        16.0,
-                    )
+                    parts = (mechanism, kind, *([profile] if of_band else []), str(dimension))
+                    asked = (Question("q", query),)
+                    yield _example("-".join(parts), 16.0, mechanism=spec, questions=asked)
     yield from published(draw)
     questions = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0, "smoothstep")) for i in range(3))
     for allocation in ONE_BY_ONE:
         for steps in (0, 7):
-            name = f"{allocation.value}-{steps}"
-            made = small_campaign(
-                name, **income, privacy=privacy, questions=questions, allocation=allocation
+            name, made, length = _example(
+                f"{allocation.value}-{steps}", 16.0, questions=questions, allocation=allocation
             )
-            yield name, replace(made, step_exponent=made.grid_exponent - steps), 16.0
+            yield name, replace(made, step_exponent=made.grid_exponent - steps), length
     for name, spec, vector in _vectors():
         asked = tuple(Question(f"q{i}", query) for i, query in enumerate(vector))
         given = {"questions": asked, "mechanism": spec, "allocation": Allocation.VECTOR}
-        yield name, small_campaign(name, **income, privacy=privacy, **given), 16.0
+        yield _example(name, 16.0, **given)
     for name, spec, query in _capped():
         given = {"questions": (Question("q", query),), "mechanism": spec, "cap": Cap(4.0, 6.0)}
-        yield name, small_campaign(name, **income, privacy=privacy, **given), 30.0
+        yield _example(name, 30.0, **given)
     place = {
         "attribute": Attribute(name="home", unit="metre", coordinates=PARIS),
         "privacy": GeoPrivacy(1.0, 500.0, "metre"),
     }
     around = Question("centre", Disc((0.0, 0.0), 1500.0, 1000.0, "smoothstep"))
-    yield "places-disc", small_campaign("places-disc", **place, questions=(around,)), 500.0
+    yield _example("places-disc", 500.0, **place, questions=(around,))
     wide = place | {"attribute": Attribute(name="home", unit="metre", coordinates=WORLD)}
-    yield "places-world", small_campaign("places-world", **wide, questions=(around,)), 500.0
-    points = {"mechanism": PlanarLaplaceSpec(2)}
-    yield "places-points", small_campaign("places-points", **place, **points), 500.0
+    yield _example("places-world", 500.0, **wide, questions=(around,))
+    yield _example("places-points", 500.0, **place, mechanism=PlanarLaplaceSpec(2))
     for k in (1, 2, 3):
-        name = f"points-{k}"
-        yield (
-            name,
-            small_campaign(name, **income, privacy=privacy, mechanism=PlanarLaplaceSpec(k)),
-            8.0,
-        )
-    heavy = SmoothSpec(0.9)
-    yield (
-        "smooth-heavy",
-        small_campaign("smooth-heavy", **income, privacy=privacy, mechanism=heavy),
-        8.0,
-    )
+        yield _example(f"points-{k}", 8.0, mechanism=PlanarLaplaceSpec(k))
+    yield _example("smooth-heavy", 8.0, mechanism=SmoothSpec(0.9))
 
 
-def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
-    """Yield campaigns on the finest grid: answers have 50 binary digits to compare.
+def _fine(name: str, length: float, **changes: Any) -> Example:
+    """Return an example on the finest grid that it permits."""
+    _, campaign, _ = _example(name, length, **changes)
+    while True:
+        try:
+            campaign = replace(campaign, step_exponent=campaign.grid_exponent - 1)
+        except ParameterError:
+            return name, campaign, length
+
+
+def fine_campaigns() -> Iterator[Example]:
+    """Yield examples on the finest grid: answers have 50 binary digits to compare.
 
     They reveal how a device rounds doubles: the bounds of slopes, their logarithms and ρ, the ε of
     a part and of a plane, β.
     """
-    income = {"attribute": Attribute(name="value", unit="unit")}
+    odd_sizes = {"privacy": GeoPrivacy(0.7, 6.1, "unit")}
     bump = TabulatedProfile((0.0, 7.3, 31.0), (0.1, 1.3, 0.2), (0.31, -0.05, -0.02, 0.07))
     odd = TabulatedProfile((0.0, 9.0, 40.0), (1.0, 0.4, 0.0), (-0.1, -0.03, -0.03, 0.0))
     flat = TabulatedProfile((0.0, 9.0, 40.0), (1.0, 0.4, 0.0), (-6e-8, -0.03, -0.03, 0.0))
@@ -191,51 +185,29 @@ def fine_campaigns() -> Iterator[tuple[str, Campaign, float]]:
                 mechanism == "lipschitz" and kind not in ("table", "many-pieces")
             ):
                 continue
-            name = f"fine-{mechanism}-{kind}"
-            made = small_campaign(
-                name,
-                **income,
-                privacy=GeoPrivacy(0.7, 6.1, "unit"),
-                mechanism=spec,
-                questions=(Question("q", query),),
-            )
-            yield name, finest(made), 12.0
+            given = {**odd_sizes, "mechanism": spec, "questions": (Question("q", query),)}
+            yield _fine(f"fine-{mechanism}-{kind}", 12.0, **given)
     tables = tuple(Question(f"q{i}", Linear(_many_pieces(i, 3), (1.0,))) for i in range(5))
-    made = small_campaign(
-        "fine-tables",
-        **income,
-        privacy=GeoPrivacy(0.7, 6.1, "unit"),
-        mechanism=SmoothSpec(0.35),
-        questions=tables,
-        allocation=Allocation.REPEAT,
-    )
-    yield "fine-tables", finest(made), 12.0
+    repeated = {**odd_sizes, "questions": tables, "allocation": Allocation.REPEAT}
+    yield _fine("fine-tables", 12.0, **repeated, mechanism=SmoothSpec(0.35))
     thirds = tuple(Question(f"q{i}", Threshold(10.0 * i, 16.0, "smoothstep")) for i in range(3))
     for allocation, epsilon in ((Allocation.SPLIT, 0.19), (Allocation.REPEAT, 0.7)):
-        name = f"fine-{allocation.value}"
-        made = small_campaign(
-            name,
-            **income,
-            privacy=GeoPrivacy(epsilon, 8.0, "unit"),
-            mechanism=SmoothSpec(0.9),
-            questions=thirds,
-            allocation=allocation,
-        )
-        yield name, finest(made), 16.0
+        given = {"privacy": GeoPrivacy(epsilon, 8.0, "unit"), "questions": thirds}
+        given |= {"mechanism": SmoothSpec(0.9), "allocation": allocation}
+        yield _fine(f"fine-{allocation.value}", 16.0, **given)
     around = Question("centre", GaussianKernel((0.0, 0.0), 1500.0))
-    place = Attribute(name="home", unit="metre", coordinates=WORLD)
-    made = small_campaign(
+    yield _fine(
         "fine-places",
-        attribute=place,
+        700.0,
+        attribute=Attribute(name="home", unit="metre", coordinates=WORLD),
         privacy=GeoPrivacy(0.1, 700.0, "metre"),
         questions=(around,),
         mechanism=LipschitzLaplaceSpec(),
     )
-    yield "fine-places", finest(made), 700.0
 
 
-def published(draw: Random) -> Iterator[tuple[str, Campaign, float]]:
-    """Yield campaigns with noise from papers, calibrated both ways, of either reach."""
+def published(draw: Random) -> Iterator[Example]:
+    """Yield examples with noise from papers, calibrated both ways, of either reach."""
     specs = [
         {**noise, "calibration": calibration, "reach": reach}
         for i, noise in enumerate(_PUBLISHED)
@@ -255,17 +227,9 @@ def published(draw: Random) -> Iterator[tuple[str, Campaign, float]]:
         query = query_by_chance(draw, kind, dimension, 16.0, profile, False)
         slack = {"delta": 1e-6} if spec.has_slack else {}
         name = f"published-{index}-{spec.noise}-{spec.calibration}-{kind}"
-        yield (
-            name,
-            small_campaign(
-                name,
-                attribute=Attribute(name="value", unit="unit"),
-                privacy=GeoPrivacy(1.0, 8.0, "unit", **slack),
-                mechanism=spec,
-                questions=(Question("q", query),),
-            ),
-            16.0,
-        )
+        privacy = GeoPrivacy(1.0, 8.0, "unit", **slack)
+        asked = (Question("q", query),)
+        yield _example(name, 16.0, privacy=privacy, mechanism=spec, questions=asked)
 
 
 _PUBLISHED: tuple[dict[str, Any], ...] = (
@@ -286,12 +250,3 @@ def _many_pieces(seed: int, pieces: int) -> TabulatedProfile:
     values = [draw.uniform(-1.0, 2.0) for _ in at]
     slopes = [draw.uniform(-0.4, 0.4) for _ in range(2 * pieces)]
     return TabulatedProfile(tuple(x - 20.0 for x in at), tuple(values), tuple(slopes))
-
-
-def finest(campaign: Campaign) -> Campaign:
-    """Return the campaign on the finest grid that it permits."""
-    while True:
-        try:
-            campaign = replace(campaign, step_exponent=campaign.grid_exponent - 1)
-        except ParameterError:
-            return campaign
