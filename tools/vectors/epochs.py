@@ -61,32 +61,25 @@ def _campaigns() -> Iterator[tuple[str, Campaign]]:
         Question("between", Range(20_000.0, 80_000.0, 20_000.0, "smoothstep")),
         Question("near", GaussianKernel(40_000.0, 20_000.0)),
     ]
+    weekly = {"period": _WEEK, "readings": Readings(every=_LENGTH, extrapolated=True)}
     for allocation in ONE_BY_ONE:
-        yield (
-            f"questions, {allocation.value}",
-            replace(
-                small_campaign("questions", questions=tuple(soft), allocation=allocation),
-                period=timedelta(days=7),
-                readings=Readings(every=timedelta(days=91), extrapolated=True),
-            ),
-        )
-    told = small_campaign("cohorts", questions=tuple(soft[:2]), allocation=Allocation.REPEAT)
+        asked = small_campaign("questions", questions=tuple(soft), allocation=allocation, **weekly)
+        yield f"questions, {allocation.value}", asked
+    told = {"questions": tuple(soft[:2]), "allocation": Allocation.REPEAT}
     every = Readings(every=timedelta(days=60), extrapolated=True, cohorts=7)
-    yield "cohorts", replace(told, period=timedelta(days=7), readings=every)
+    yield "cohorts", small_campaign("cohorts", **told, period=_WEEK, readings=every)
     for dimension in (1, 2, 3):
         attribute = Attribute(name="home", unit="metre")
         if dimension == 2:
             attribute = replace(attribute, coordinates=PARIS)
         yield (
             f"points, {dimension}",
-            ValueCampaign(
-                campaign_id="points",
+            small_campaign(
+                "points",
                 title="points",
                 attribute=attribute,
                 privacy=GeoPrivacy(1.0, 500.0, "metre"),
                 mechanism=PlanarLaplaceSpec(dimension),
-                opens=OPENS,
-                closes=OPENS + timedelta(days=90),
                 readings=Readings(every=timedelta(days=365)),
             ),
         )
@@ -119,8 +112,9 @@ def epoch_vectors() -> list[dict[str, Any]]:
 def _beyond_64_bits() -> dict[str, Any]:
     """Return reports on the finest grid, extrapolated beyond both ends of 64 bits."""
     question = Question("above", Threshold(50_000.0, 8_000.0, "smoothstep"))
-    campaign = replace(
-        small_campaign("finest", questions=(question,)),
+    campaign = small_campaign(
+        "finest",
+        questions=(question,),
         period=_WEEK,
         readings=Readings(every=_LENGTH, extrapolated=True),
         step_exponent=-59,
@@ -256,13 +250,11 @@ def _sequence(draw: Random, name: str, operations: int) -> dict[str, Any]:
     limits = [_limit(draw, own=draw.random() < 0.25) for _ in range(draw.choice([1, 1, 2]))]
     every = timedelta(days=draw.choice([30, 91, 365]))
     campaigns = {
-        campaign_id: replace(
-            small_campaign(
-                campaign_id,
-                questions=(Question("above", Threshold(50_000.0, 40_000.0, "smoothstep")),),
-                privacy=_dollars(epsilon),
-                mechanism=DebiasedLaplaceSpec() if nests else LipschitzLaplaceSpec(),
-            ),
+        campaign_id: small_campaign(
+            campaign_id,
+            questions=(Question("above", Threshold(50_000.0, 40_000.0, "smoothstep")),),
+            privacy=_dollars(epsilon),
+            mechanism=DebiasedLaplaceSpec() if nests else LipschitzLaplaceSpec(),
             closes=OPENS + timedelta(days=3_000),
             period=_WEEK,
             readings=extrapolated
