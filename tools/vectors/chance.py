@@ -9,7 +9,7 @@ from typing import Any
 
 from geoveil.campaign import (
     Attribute,
-    Campaign,
+    AttributeCampaign,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     MechanismSpec,
@@ -132,7 +132,7 @@ def published_by_chance(draw: Random) -> SmoothSpec:
     return SmoothSpec(**noise)
 
 
-def any_campaign(draw: Random) -> tuple[Campaign, float]:
+def any_campaign(draw: Random) -> tuple[AttributeCampaign, float]:
     """Return a random campaign of any kind, and the length over which its query varies.
 
     Every mechanism, query, profile, allocation and grid may occur.
@@ -161,7 +161,7 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
             low = draw.gauss(0.0, 3 * size)
             ends = {"least": low, "most": low + size * draw.choice([1e-3, 1.0, 3.0, 1e4])}
             common["attribute"] = replace(common["attribute"], **ends)
-        made: Campaign = ValueCampaign(**common, mechanism=PlanarLaplaceSpec(dimension))
+        made: AttributeCampaign = ValueCampaign(**common, mechanism=PlanarLaplaceSpec(dimension))
         return _finer(draw, made), size
     mechanism = draw.choice(["debiased", "lipschitz", "smooth", "published", "published"])
     queries = []
@@ -196,7 +196,7 @@ def any_campaign(draw: Random) -> tuple[Campaign, float]:
     return _finer(draw, made), size
 
 
-def _finer(draw: Random, campaign: Campaign) -> Campaign:
+def _finer(draw: Random, campaign: AttributeCampaign) -> AttributeCampaign:
     """Return the campaign on a finer, at times much finer, grid if it permits that."""
     by = draw.choice([0, 0, 0, 1, 2, 5, 10])
     while by:
@@ -225,7 +225,7 @@ def tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
             made += 1
 
 
-def one_tuple(draw: Random, campaign: Campaign, size: float, seed: str) -> dict[str, Any]:
+def one_tuple(draw: Random, campaign: AttributeCampaign, size: float, seed: str) -> dict[str, Any]:
     """Return a random point and bits for a campaign, with the answers."""
     spread = size * draw.choice([0.0, 1.0, 1.0, 3.0, 30.0, 1e4])
     exact = draw.random() < 0.2

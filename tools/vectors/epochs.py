@@ -9,7 +9,7 @@ from typing import Any
 from geoveil.campaign import (
     Allocation,
     Attribute,
-    Campaign,
+    AttributeCampaign,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     PlanarLaplaceSpec,
@@ -53,7 +53,7 @@ def _point(integers: Sequence[int]) -> list[str]:
     return [str(k) for k in integers]
 
 
-def _campaigns() -> Iterator[tuple[str, Campaign]]:
+def _campaigns() -> Iterator[tuple[str, AttributeCampaign]]:
     table = TabulatedProfile((-9_000.0, 4_000.0, 11_000.0), (0.0, 0.5, 1.0), (0.0, 5e-5, 5e-5, 0.0))
     soft = [
         Question("above", Threshold(50_000.0, 32_000.0, "smoothstep")),
@@ -162,7 +162,7 @@ def _envelopes() -> Iterator[dict[str, Any]]:
 
 
 def _nested(
-    campaign: Campaign,
+    campaign: AttributeCampaign,
     rate: GeoPrivacy,
     readings: Sequence[tuple[int, ...]],
     seed: str,
@@ -383,7 +383,7 @@ def nested_tuples(count: int, seed: int) -> Iterator[dict[str, Any]]:
                 yield _sequence(draw, f"{seed}/{made}", operations=draw.choice([10, 40]))
 
 
-def _nesting_by_chance(draw: Random) -> Campaign:
+def _nesting_by_chance(draw: Random) -> AttributeCampaign:
     """Return a random campaign that is answered from readings.
 
     Raises:

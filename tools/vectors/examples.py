@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from geoveil.campaign import (
     Attribute,
-    Campaign,
+    AttributeCampaign,
     DebiasedLaplaceSpec,
     LipschitzLaplaceSpec,
     MechanismSpec,
@@ -38,7 +38,7 @@ from geoveil.gp import (
 from tools.vectors.chance import KINDS, OPENS, PARIS, PROFILES, WORLD, query_by_chance
 
 
-def small_campaign(name: str, **changes: Any) -> Campaign:
+def small_campaign(name: str, **changes: Any) -> AttributeCampaign:
     """Return a small campaign with the given changes."""
     given: dict[str, Any] = {
         "campaign_id": name,
@@ -55,7 +55,7 @@ def small_campaign(name: str, **changes: Any) -> Campaign:
     return StatisticCampaign(**(given | changes))
 
 
-Example: TypeAlias = tuple[str, Campaign, float]
+Example: TypeAlias = tuple[str, AttributeCampaign, float]
 """A name, a campaign, and the length over which its query varies."""
 
 
