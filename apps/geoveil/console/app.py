@@ -127,7 +127,9 @@ class Console:
                 else:
                     response = await self._page(signed_in[1], scope, headers, path, body)
         except GeoVeilError as error:
-            response = self._refused(error, self._whose(headers))
+            status, text = refusal_of(error)
+            _, session = self._signed_in(headers) or (None, None)
+            response = page("refused.html", session, status=status, code=status, text=text)
         await write(send, scope["method"], response, GUARDS)
 
     # Signing in and out
@@ -137,10 +139,6 @@ class Console:
         cookie = _cookie(headers)
         session = None if cookie is None else self._sessions.find(cookie)
         return None if cookie is None or session is None else (cookie, session)
-
-    def _whose(self, headers: Mapping[bytes, str]) -> Session | None:
-        signed_in = self._signed_in(headers)
-        return None if signed_in is None else signed_in[1]
 
     def _to_sign_in(self, scope: Scope, path: str) -> Response:
         if scope["method"] == "POST":
@@ -320,11 +318,7 @@ class Console:
         analyst = ChannelAnalyst(self._channel, session.token)
         await self._live.send_events(campaign_id, session.token, analyst, permitted, send)
 
-    # Errors and the audit log
-
-    def _refused(self, error: GeoVeilError, session: Session | None) -> Response:
-        status, text = refusal_of(error)
-        return page("refused.html", session, status=status, code=status, text=text)
+    # The audit log
 
     def _note(self, who: str, action: str, **about: object) -> None:
         """Write an action and its user to the audit log, without private data."""

@@ -83,17 +83,14 @@ class _Lane:
         if older is not None:
             older.answer.set_exception(SupersededError())
         if begins:
-            self._work()
+            threading.Thread(target=self._work, name="console-process", daemon=True).start()
         try:
             return waiting.answer.result(3 * LONGEST_S)
         except TimeoutError:
             raise RefusedError(503, _TOO_LONG) from None
 
     def _work(self) -> None:
-        """Start a thread that answers all waiting messages."""
-        threading.Thread(target=self._work_on, name="console-process", daemon=True).start()
-
-    def _work_on(self) -> None:
+        """Answer all waiting messages."""
         while True:
             with self._lock:
                 if not self._waiting:

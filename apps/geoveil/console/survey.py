@@ -169,7 +169,7 @@ def _answers(found: CampaignEstimates, rows: Sequence[LabelledEstimate]) -> Iter
 
 def _sentences(row: LabelledEstimate) -> Iterator[str]:
     """Yield sentences on the estimates of the three targets and on the price of privacy."""
-    told: Any = row.to_dict()
+    fields: Any = row.to_dict()
     often = f"{100 * row.confidence:g} %"
     is_share = row.limits.estimates == _SHARE
 
@@ -186,7 +186,7 @@ def _sentences(row: LabelledEstimate) -> Iterator[str]:
         f" {sized(row.standard_error)}, noise and sampling together, and the interval holds its"
         f" mean at {often}{looks}."
     )
-    own = told["targets"]["participants"]
+    own = fields["targets"]["participants"]
     if own["standard_error"] is not None:
         how = {"exact": "", "estimated": "about "}.get(str(own["basis"]), "")
         yield (
@@ -198,7 +198,7 @@ def _sentences(row: LabelledEstimate) -> Iterator[str]:
             "The participants themselves: noise alone has a standard error of at most"
             f" {sized(own['standard_error_at_most'])}."
         )
-    hard = told["targets"]["hard_question"]
+    hard = fields["targets"]["hard_question"]
     if hard is not None:
         yield (
             f"The question with a sharp edge: {100 * hard['value']:.2f} %, within"
@@ -210,7 +210,7 @@ def _sentences(row: LabelledEstimate) -> Iterator[str]:
             "The question with a sharp edge: no plan was signed with this survey, so how far the"
             " soft edge is from a sharp one is not known."
         )
-    price = told["price_of_privacy"]
+    price = fields["price_of_privacy"]
     if price is None:
         return
     ratio, people = price["variance_ratio"], price["participants_in_the_clear"]

@@ -1,6 +1,6 @@
 """The list of surveys: a table of their results, states and warnings."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -230,14 +230,10 @@ def _id_of(one: PublishedCampaign) -> str:
 
 def _holds(one: PublishedCampaign, words: Sequence[str]) -> bool:
     """Return whether a survey's texts contain all words, without validating the survey."""
-    said = " ".join(_said(_said_by(one))).lower()
+    campaign = _said_by(one)
+    texts = (campaign.campaign_id, campaign.title, campaign.attribute.name)
+    said = " ".join((*texts, *(query.label for query in campaign.queries))).lower()
     return all(word in said for word in words)
-
-
-def _said(campaign: campaign_pb2.Campaign) -> Iterator[str]:
-    yield from (campaign.campaign_id, campaign.title, campaign.attribute.name)
-    for query in campaign.queries:
-        yield query.label
 
 
 def routes(line: Line) -> Sequence[Route]:
