@@ -98,6 +98,8 @@ class HardQuestion(PopulationMean):
 
     shifts: ClassVar[bool] = True
     """Whether moving the boundary inwards by d lowers every signed distance by d."""
+    boundaries: ClassVar[int] = 1
+    """How many boundaries can be moved independently."""
 
     @property
     def dimension(self) -> int:
@@ -123,11 +125,6 @@ class HardQuestion(PopulationMean):
         except ParameterError:
             return False
         return True
-
-    @property
-    def boundaries(self) -> int:
-        """How many boundaries can be moved independently."""
-        return 1
 
     @property
     def still(self) -> tuple[float, ...]:
@@ -184,6 +181,7 @@ class HardRange(HardQuestion):
         [0.0, 1.0, 1.0]
     """
 
+    boundaries: ClassVar[int] = 2  # both ends can be moved
     low: float
     high: float
 
@@ -192,10 +190,6 @@ class HardRange(HardQuestion):
         object.__setattr__(self, "high", validation.real("high", self.high))
         if not self.high > self.low:
             raise ParameterError("high", self.high, f"greater than low={self.low:g}")
-
-    @property
-    def boundaries(self) -> int:
-        return 2  # both ends can be moved
 
     @property
     def room(self) -> float:
