@@ -7,7 +7,7 @@ reveal which ones occur.
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,9 @@ class PrivateClassifier(ABC):
         ParameterError: if an argument is out of range.
     """
 
+    _statement: ClassVar[str]
+    _source: ClassVar[str]
+
     def __init__(self, epsilon: float, classes: Sequence[Any]) -> None:
         self.epsilon = validation.positive("epsilon", epsilon)
         self.classes = classes
@@ -42,9 +45,9 @@ class PrivateClassifier(ABC):
         self.classes_ = labels
 
     @property
-    @abstractmethod
     def guarantee(self) -> Guarantee:
         """The guarantee of the whole `fit`."""
+        return Guarantee(epsilon=self.epsilon, statement=self._statement, source=self._source)
 
     @abstractmethod
     def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803  # scikit-learn's name

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geoveil.gp import ParameterError, PrivateValueError, RandomSource, chosen_source, validation
-from geoveil.selection.base import Array, Guarantee, ScoresLike, SelectionMechanism
+from geoveil.selection.base import Array, ScoresLike, SelectionMechanism
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.random_trees import Domain, RandomTrees, random_trees
 from geoveil.selection.contrib.recipe import SelectionRecipe, by_beta, plain, recipe_named
@@ -150,6 +150,9 @@ class PrivateRandomForest(PrivateClassifier):
         ε = 1: one record added or removed; it is in one leaf of one tree [SNM Algorithm 3]
     """
 
+    _statement = "one record added or removed; it is in one leaf of one tree"
+    _source = "[SNM Algorithm 3]"
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -177,14 +180,6 @@ class PrivateRandomForest(PrivateClassifier):
         shape = (trees, self._trees.leaves, len(self.classes_))
         self._order = generator.random(shape).argsort(axis=2)
         self.labels_: NDArray[np.int64] | None = None
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return Guarantee(
-            epsilon=self.epsilon,
-            statement="one record added or removed; it is in one leaf of one tree",
-            source="[SNM Algorithm 3]",
-        )
 
     def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803 - as scikit-learn
         """Choose all labels, each by an exact `select`.

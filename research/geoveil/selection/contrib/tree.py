@@ -23,7 +23,7 @@ from geoveil.gp import (
     share,
     validation,
 )
-from geoveil.selection.base import Guarantee, Margin
+from geoveil.selection.base import Margin
 from geoveil.selection.contrib.classifier import Codes, NotFittedError, PrivateClassifier
 from geoveil.selection.contrib.criteria import CriterionName, NodeCounts, checked_most_records
 from geoveil.selection.contrib.splitters import SplitName, Splitter, splitter
@@ -191,6 +191,9 @@ class PrivateDecisionTree(PrivateClassifier):
         ε = 1: one record added or removed; every path of the tree [DiffPID3: LD Algorithm 2]
     """
 
+    _statement = "one record added or removed; every path of the tree"
+    _source = "[DiffPID3: LD Algorithm 2]"
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -222,14 +225,6 @@ class PrivateDecisionTree(PrivateClassifier):
             most_records=most_records,
         )
         self.tree_: Node | None = None
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return Guarantee(
-            epsilon=self.epsilon,
-            statement="one record added or removed; every path of the tree",
-            source="[DiffPID3: LD Algorithm 2]",
-        )
 
     def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803 - as scikit-learn
         """Grow the tree; every decision is an exact `select`.
