@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load_client import Load, Served, run
-from benchmarks.serving import SUBMIT, campaign_of_load, publish, served_to_browsers
+from benchmarks.serving import SUBMIT, publish, served_to_browsers
 
 PAGES, RATE, BATCH = 100, 5_000.0, 25
 BLOCKS, SETTLING_S, TURN_S = 40, 1.0, 3.0
@@ -136,7 +136,7 @@ def _open_pages(web: str, pages: int) -> Iterator[list[int]]:
         for number in range(pages):
             page = socket.create_connection((host, int(port)))
             page.sendall(
-                f"GET /console/events?campaign={campaign_of_load().campaign_id} HTTP/1.1\r\n"
+                "GET /console/events?campaign=load HTTP/1.1\r\n"
                 f"Host: {web}\r\nSec-Fetch-Site: same-origin\r\nCookie: {cookie}\r\n\r\n".encode()
             )
             page.setblocking(False)

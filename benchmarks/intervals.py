@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -170,28 +170,14 @@ def row(case: Case, n: int, means: Array, variances: Array) -> tuple[list[str], 
     return [*cells, ", ".join(wrong) or note], bool(wrong), open_to_doubt
 
 
-def table(
-    *,
-    quick: bool = False,
-    page: Path | None = None,
-    seed: int | None = None,
-    statistics: Sequence[str] = (),
-    campaigns: int | None = None,
-) -> None:
+def table(*, quick: bool = False, statistics: Sequence[str] = (), **of_statistics: Any) -> None:
     """Print the coverage of statistics, then of means at 95 and 99 %, with widths and failures.
 
-    Args:
-        quick: run fewer campaigns of fewer people.
-        page: a page to write the former to: see `benchmarks.every_interval`.
-        seed: the seed of the former; a fresh one by default.
-        statistics: limit the former to these, and skip the latter.
-        campaigns: how many each cell of the former has.
+    The arguments are those of `benchmarks.every_interval.table`; named statistics skip the latter.
     """
     from benchmarks import every_interval
 
-    every_interval.table(
-        quick=quick, page=page, seed=seed, statistics=statistics, campaigns=campaigns
-    )
+    every_interval.table(quick=quick, statistics=statistics, **of_statistics)
     if statistics:
         return
     times = QUICK_CAMPAIGNS if quick else CAMPAIGNS

@@ -24,7 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -189,7 +189,7 @@ def publish(
     authority: bytes | None = None,
     deleted: bool = False,
 ) -> Campaign:
-    """Create the campaign for the reports, or another one, signed or not.
+    """Create a campaign of income thresholds that is open for a day, signed or not.
 
     Args:
         key: a key to sign the campaign.
@@ -197,9 +197,21 @@ def publish(
         authority: the authority of the server's certificate, in PEM; None without TLS.
         deleted: whether to delete its reports when it closes.
     """
-    campaign = campaign_of_load(campaign_id, questions)
-    if deleted:
-        campaign = replace(campaign, delete_after=campaign.closes)
+    now = datetime.now(UTC)
+    closes = now + timedelta(days=1)
+    campaign = StatisticCampaign(
+        campaign_id=campaign_id,
+        title="Load",
+        attribute=Attribute(name="income", unit="dollar"),
+        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
+        questions=tuple(
+            Question(f"above {at}", Threshold(at * 50_000, 24_000, "smoothstep"))
+            for at in range(1, questions + 1)
+        ),
+        opens=now,
+        closes=closes,
+        delete_after=closes if deleted else None,
+    )
     with _channel(address, authority) as channel:
         envelope = campaign_pb2.CampaignEnvelope.FromString(seal(encode(campaign), key))
         request = analyst_pb2.CreateCampaignRequest(envelope=envelope)
@@ -211,23 +223,6 @@ def _channel(address: str, authority: bytes | None) -> grpc.Channel:
     if authority is None:
         return grpc.insecure_channel(address)
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority))
-
-
-def campaign_of_load(campaign_id: str = "load", questions: int = QUERIES) -> StatisticCampaign:
-    """Return a campaign of income thresholds that is open for a day."""
-    now = datetime.now(UTC)
-    return StatisticCampaign(
-        campaign_id=campaign_id,
-        title="Load",
-        attribute=Attribute(name="income", unit="dollar"),
-        privacy=GeoPrivacy(1.0, 8_000.0, "dollar"),
-        questions=tuple(
-            Question(f"above {at}", Threshold(at * 50_000, 24_000, "smoothstep"))
-            for at in range(1, questions + 1)
-        ),
-        opens=now,
-        closes=now + timedelta(days=1),
-    )
 
 
 def counted(address: str, authority: bytes | None = None) -> int:
