@@ -1,5 +1,6 @@
 """Test the private random forest: ε over all small leaves, its structure, and refusals."""
 
+import pickle
 from itertools import product
 
 import numpy as np
@@ -126,6 +127,8 @@ def test_a_forest_learns_what_there_is_to_learn(name):
         5.0, domains=DOMAINS, classes=["low", "high"], trees=16, depth=6, mechanism=name
     )
     assert forest.fit(records, labels, SeededSource(1)).score(records, labels) > 0.9
+    kept = pickle.loads(pickle.dumps(forest))
+    assert (kept.predict(records) == forest.predict(records)).all()
 
 
 def test_adding_a_record_leaves_the_trees_of_the_others_alone():

@@ -172,7 +172,7 @@ class PrivateRandomForest(PrivateClassifier):
         validation.require_count("seed", seed, 0)
         self.trees, self.depth, self.seed = trees, depth, seed
         self.mechanism: LabelName = mechanism
-        self._labeller = labeller(mechanism, self.epsilon, len(self.classes_))
+        labeller(mechanism, self.epsilon, len(self.classes_))  # not kept: it can't be pickled
         generator = np.random.default_rng(seed)
         self._trees: RandomTrees = random_trees(self._domains, trees, depth, generator)
         # The order of labels in ties; with the same order everywhere, all empty leaves would vote
@@ -196,7 +196,8 @@ class PrivateRandomForest(PrivateClassifier):
         records = self._records(X)
         labels = self._label_codes(y, len(records))
         counts = self.leaf_counts(records, labels, self._assigned(len(records), bits))
-        places = self._labeller.select(counts.reshape(-1, counts.shape[2]), bits)
+        choose = labeller(self.mechanism, self.epsilon, len(self.classes_))
+        places = choose.select(counts.reshape(-1, counts.shape[2]), bits)
         self.labels_ = self.labels_at(places.reshape(counts.shape[:2]))
         return self
 
