@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,15 +18,21 @@ _SHIFTS, _MODULI = np.arange(0, 60, 4), np.arange(3, 128)
 _DIVISORS = np.arange(2, 1025)
 _SURE = 64
 """Number of integers that share a divisor by chance with probability 2⁻⁶²."""
+_CLOSE, _LONGEST = 1 << 24, 8
+"""Rare integers closer than this have any distance; it is at least so many tested spacings."""
+_DIRECTIONS = 8
+"""Directions of which one is near that of any sum of waves."""
 
 
 def digits(reports: list[Integers], where: list[Placed], halves: list[int], failure: float) -> str:
     """Return a digit or remainder that is not uniform at a point.
 
     Two reports of one person, from two generators, also differ by a multiple of m in 1/m of cases.
+    Close ones have distances that are multiples of no other number either.
     """
-    share = failure / 2
-    return _at_points(reports, where, share) or _apart(reports, where, halves, share)
+    share = failure / 3
+    fault = _at_points(reports, where, share) or _apart(reports, where, halves, share)
+    return fault or _spaced(reports, where, share)
 
 
 def _likely(once: Array, equal: Array) -> Array:
@@ -88,4 +96,32 @@ def _apart(reports: list[Integers], where: list[Placed], halves: list[int], fail
         if chance[worst] * len(_DIVISORS) * both[0].shape[1] < failure:
             share = counts[worst] / len(apart)
             return f"{share:.1%} of reports of one person differ by multiples of {_DIVISORS[worst]}"
+    return ""
+
+
+def _spaced(reports: list[Integers], where: list[Placed], failure: float) -> str:
+    """Return a number, whole or not, of which integers of one person are multiples apart.
+
+    Every other distance of sorted integers, if it is small, is as likely as any. So m waves through
+    them add up to more than √(mt) in one of 8 directions with at most e^(−t·cos²(π/8)) (Chernoff).
+    """
+    from scipy.fft import rfft
+
+    columns = where[0].equal.shape[1]
+    for column in range(columns):
+        apart = []
+        for every, place in zip(reports, where, strict=True):
+            rare = len(every) * place.once ** (1 / columns) * _CLOSE < 1
+            apart.append(np.diff(np.sort(every.reshape(len(every), -1)[rare, column]))[::2])
+        near = np.concatenate(apart)
+        near = near[(near > 0) & (near < _CLOSE)]
+        if len(near) < _SURE:
+            continue
+        counts = np.bincount(near, minlength=_CLOSE).astype(np.float32)
+        found: Any = rfft(counts)[_LONGEST : _CLOSE // 4]
+        power = (np.square(found.real) + np.square(found.imag)) / len(near)
+        most = np.log(_DIRECTIONS * len(power) * columns / failure) / np.cos(np.pi / 8) ** 2
+        if power.max() > most:
+            spacing = _CLOSE / (_LONGEST + int(np.argmax(power > most)))
+            return f"integers of one person differ by multiples of {spacing:.6g}"
     return ""

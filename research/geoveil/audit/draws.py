@@ -14,8 +14,8 @@ equal parts of the probability of refusing a sound mechanism:
 * no place depends on one or two others, of a device or of a person, at any lag, nor on multiples of
   preceding ones (`geoveil.audit.dependence`);
 * places are not more evenly spread than by chance, in a tenth of the reports or between generators;
-* hexadecimal digits of improbable integers are uniform up to 10⁻⁴, as are remainders
-  (`geoveil.audit.digits`), and their differences have no divisor more often than by chance;
+* hexadecimal digits of improbable integers are uniform up to 10⁻⁴, as are remainders, and their
+  differences are multiples of no number more often than by chance (`geoveil.audit.digits`);
 * equal reports of improbable integers, or an integer that occurs too often;
 * reports that both generators, or two copies, draw alike, as from a fixed seed;
 * how often a report is the answer without noise;
