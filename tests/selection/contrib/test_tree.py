@@ -1,5 +1,6 @@
 """Test the private decision tree: ε over all small databases, its law, and refusals."""
 
+import pickle
 from collections.abc import Iterator
 from itertools import product
 
@@ -201,6 +202,7 @@ def test_a_tree_learns_what_there_is_to_learn(name, criterion):
         most_records=5000,
     )
     assert tree.fit(X, y, SeededSource(1)).score(X, y) > 0.99
+    assert (pickle.loads(pickle.dumps(tree)).predict(X) == tree.predict(X)).all()
     assert tree.guarantee.epsilon == 20.0
 
 

@@ -214,16 +214,10 @@ class PrivateDecisionTree(PrivateClassifier):
         self.values = values
         self.depth = depth
         self.mechanism: SplitName = mechanism
-        self.criterion = criterion
+        self.criterion: CriterionName | None = criterion
         self.most_records = checked_most_records(most_records)
         self._plan = TreePlan(self.epsilon, depth, max(values), len(self.classes_))
-        self._splitter: Splitter = splitter(
-            mechanism,
-            criterion,
-            self._plan.part,
-            attributes=len(values),
-            most_records=most_records,
-        )
+        self._splitter()  # not kept: it can't be pickled
         self.tree_: Node | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, source: RandomSource | None = None) -> Self:  # noqa: N803 - as scikit-learn
@@ -242,19 +236,35 @@ class PrivateDecisionTree(PrivateClassifier):
         labels = self._label_codes(y, len(codes))
         records = CodedRecords(codes, labels, self.values, len(self.classes_), self.most_records)
         unused = np.arange(len(self.values))
-        self.tree_ = self._grown(records, records.everyone(), unused, 0, bits)
+        splits = self._splitter()
+        self.tree_ = self._grown(records, splits, records.everyone(), unused, 0, bits)
         return self
 
+    def _splitter(self) -> Splitter:
+        return splitter(
+            self.mechanism,
+            self.criterion,
+            self._plan.part,
+            attributes=len(self.values),
+            most_records=self.most_records,
+        )
+
     def _grown(
-        self, records: CodedRecords, rows: Index, unused: Index, level: int, bits: RandomSource
+        self,
+        records: CodedRecords,
+        splits: Splitter,
+        rows: Index,
+        unused: Index,
+        level: int,
+        bits: RandomSource,
     ) -> Node:
         if level < self.depth and len(unused):
             decision = StabilityMechanism(self._plan.part)
             if decision.select(self._plan.split(len(rows)), bits):
-                place = self._splitter.select(records.counts(rows, unused), bits)
+                place = splits.select(records.counts(rows, unused), bits)
                 rest, chosen = np.delete(unused, place), int(unused[place])
                 children = tuple(
-                    self._grown(records, part, rest, level + 1, bits)
+                    self._grown(records, splits, part, rest, level + 1, bits)
                     for part in records.parts(rows, chosen)
                 )
                 return Node(attribute=chosen, children=children)
