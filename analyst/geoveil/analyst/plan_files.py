@@ -240,6 +240,9 @@ def write_plan(
     message.ClearField("opens")
     message.ClearField("closes")
     message.campaign_id = message.title = ""
+    costs = {}
+    if cap is not None:
+        costs = {"variance_factor_of_cap": cap.factor, "noise_factor_of_cap": cap.noise_factor}
     tables = {
         _PLANNED: {
             "participants": request.participants,
@@ -247,7 +250,7 @@ def write_plan(
             "questions": list(request.labels),
             "scenarios": list(request.prior.scenarios),
             **chosen.expected,
-            **({} if cap is None else {"variance_factor_of_cap": cap.factor}),
+            **costs,
         },
         **json_format.MessageToDict(message, preserving_proto_field_name=True),
     }

@@ -60,7 +60,11 @@ def test_the_demo_s_threshold_is_capped_for_what_is_promised(incomes):
     assert found.cap.below + found.cap.above <= 8
     assert found.factor <= 1.05
     assert found.factor == pytest.approx(factor(STEP, found.cap, incomes), rel=1e-9)
-    assert factor(STEP, Cap(4.0, 4.0), incomes) <= 1.05
+    points, weights = incomes.nodes(STEP.varies_within[0])
+    capped = DebiasedLaplace(found.cap.on(STEP, INCOME.exact_rate), INCOME).variance(points)
+    free = DebiasedLaplace(STEP, INCOME).variance(points)
+    assert found.noise_factor == pytest.approx((weights @ capped) / (weights @ free), rel=1e-6)
+    assert found.noise_factor > 1.05 >= factor(STEP, Cap(4.0, 4.0), incomes)
     assert factor(STEP, Cap(3.0, 3.0), incomes) <= 1.12
     half = least_cap([DebiasedLaplace(STEP, INCOME)], incomes, cost=0.12)
     assert half.cap.below + half.cap.above <= 6

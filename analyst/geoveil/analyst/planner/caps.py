@@ -40,10 +40,15 @@ class ChosenCap:
     factor: float | None = None
     """The largest ratio of a report's total variance with the cap to that without; None without a
     prior."""
+    noise_factor: float | None = None
+    """The same of its noise alone, averaged over people."""
 
     def __str__(self) -> str:
         far = of_far_values(self.cap.below + self.cap.above)
-        cost = "" if self.factor is None else f", for {self.factor:.3f} times the variance"
+        cost = ""
+        if self.factor is not None:
+            cost = f", for {self.factor:.3f} times the variance in the population"
+            cost += f", {self.noise_factor:.3f} times that of noise alone"
         return f"cap {self.cap.below:g} noise scales outside, {self.cap.above:g} inside{far}{cost}"
 
 
@@ -96,8 +101,8 @@ def least_cap(
         UnsupportedError: if a report's variance is not a function of its signed distance.
     """
     validation.positive("cost", cost)
-    sums, worst = _prices(mechanisms, prior)
-    return _chosen(np.where(worst <= cost, sums, np.inf), worst)
+    sums, costs = _prices(mechanisms, prior)
+    return _chosen(np.where(costs[0] <= cost, sums, np.inf), costs)
 
 
 def cheapest_cap(
@@ -110,30 +115,32 @@ def cheapest_cap(
 
     The other arguments and errors are those of `least_cap`.
     """
-    sums, worst = _prices(mechanisms, prior)
-    possible = np.where(np.isfinite(worst), sums, np.inf)
-    within = np.where(np.floor(sums * _PER_SCALE) <= most * _PER_SCALE, worst, np.inf)
-    return _chosen(within, worst), float(possible.min())
+    sums, costs = _prices(mechanisms, prior)
+    possible = np.where(np.isfinite(costs[0]), sums, np.inf)
+    within = np.where(np.floor(sums * _PER_SCALE) <= most * _PER_SCALE, costs[0], np.inf)
+    return _chosen(within, costs), float(possible.min())
 
 
 def _prices(mechanisms: Sequence[QueryMechanism], prior: Prior) -> tuple[Array, Array]:
-    """Return below + above of all caps, and the largest share of a variance that each adds.
+    """Return below + above of all caps, and the largest shares of variances that each adds.
 
-    If sides differ, less than 1/32 is added to their sum, so that equal sides come first.
+    The shares are of the total variance, and of the noise alone. If sides differ, less than 1/32
+    is added to their sum, so that equal sides come first.
     """
-    worst = np.zeros((len(_SIDES), len(_SIDES)))
+    costs = np.zeros((2, len(_SIDES), len(_SIDES)))
     for mechanism in mechanisms:
-        below, above, total = _costs(mechanism, prior, _SIDES)
-        worst = np.maximum(worst, (below[:, None] + above) / total)
+        below, above, variances = _costs(mechanism, prior, _SIDES)
+        costs = np.maximum(costs, (below[:, None] + above) / variances[:, None, None])
     apart = np.abs(_SIDES[:, None] - _SIDES) / (4 * len(_SIDES) * _PER_SCALE)
-    return _SIDES[:, None] + _SIDES + apart, worst
+    return _SIDES[:, None] + _SIDES + apart, costs
 
 
-def _chosen(least: Array, worst: Array) -> ChosenCap | None:
-    best = np.unravel_index(np.argmin(least), least.shape)
-    if not np.isfinite(least[best]):
+def _chosen(least: Array, costs: Array) -> ChosenCap | None:
+    below, above = np.unravel_index(np.argmin(least), least.shape)
+    if not np.isfinite(least[below, above]):
         return None
-    return ChosenCap(Cap(*(float(_SIDES[i]) for i in best)), 1 + float(worst[best]))
+    factors = (1 + costs[:, below, above]).tolist()
+    return ChosenCap(Cap(float(_SIDES[below]), float(_SIDES[above])), *factors)
 
 
 def _usual(mechanisms: Sequence[QueryMechanism]) -> Cap:
@@ -154,15 +161,17 @@ def _rate(mechanism: QueryMechanism) -> Fraction:
     return mechanism.privacy.exact_rate
 
 
-def _costs(mechanism: QueryMechanism, prior: Prior, sides: Array) -> tuple[Array, Array, float]:
-    """Return the variance that each side adds, infinite where f varies, and the total."""
+def _costs(mechanism: QueryMechanism, prior: Prior, sides: Array) -> tuple[Array, Array, Array]:
+    """Return the variance that each side adds, infinite where f varies, the total, and noise's."""
     query, rate = mechanism.query, float(_rate(mechanism))
     breaks = sorted(float(end) for ends in query.varies_within or () for end in ends)
     points, weights = prior.nodes(breaks)
     s = np.asarray(query.signed_distance(points)) * rate
     _, noise = mechanism.moments(s / rate)
     value = np.asarray(query.value(points))
-    total = float(np.sum(weights * (noise + np.square(value - np.sum(weights * value)))))
+    people = np.square(value - np.sum(weights * value))
+    variances = np.array([np.sum(weights * (noise + people)), np.sum(weights * noise)])
+    variances = np.maximum(variances, np.finfo(np.float64).tiny)
     costs = []
     for sign, varies in zip((-1, 1), _varies(mechanism), strict=True):
         at = mechanism.moments(sign * sides / rate)[1]
@@ -174,4 +183,4 @@ def _costs(mechanism: QueryMechanism, prior: Prior, sides: Array) -> tuple[Array
         extra = at * mass[beyond] - sums[beyond]
         allowed = np.array([Fraction(side) >= varies for side in sides.tolist()])
         costs.append(np.where(allowed, np.maximum(extra, 0.0), np.inf))
-    return costs[0], costs[1], total
+    return costs[0], costs[1], variances
