@@ -290,9 +290,6 @@ class VectorAnswer(AdditiveMechanism):
         """Refuse, because people at one distance to this query differ in those to the others."""
         raise UnsupportedError("the noise of one report of a vector depends on all its queries")
 
-    def report_moments(self) -> None:
-        return None
-
     @property
     def _length(self) -> float:
         return 1 / self.vector.beta
