@@ -87,6 +87,10 @@ _BLOCK = 2**17
 _ROUNDED = 2.0**-50
 """The relative rounding error of a log-density and of a far point."""
 _HALVINGS = 60
+_ALIKE = 1e-3
+"""The most by which log-densities of neighbouring floats differ, where neither is an atom."""
+_JUMP = 2.0
+"""Factor by which a density has to change between two outputs to count as a jump."""
 _MOST = 512.0
 """The largest finite exponent; densities with a larger log-ratio count as this far apart."""
 
@@ -160,20 +164,50 @@ class Masses:
         apart = np.diff(y[dense])
         weights[dense] = (np.insert(apart, 0, 0.0) + np.append(apart, 0.0)) / 2
         self._mechanism, self._outputs, self._weights = mechanism, y, weights
+        self._dense, self._atoms = np.flatnonzero(dense), np.flatnonzero(~dense & dense.any())
         self._known: dict[bytes, Array] = {}
+        self._known_jumps: dict[bytes, NDArray[np.intp]] = {}
+        self._apart = apart
 
     def at(self, x: ArrayLike) -> Array:
         """Return the mass of each output in the law of a point."""
         point = np.asarray(x, dtype=np.float64)
         key = point.tobytes()
         if key not in self._known:
-            density = np.exp(self._mechanism.log_density(self._outputs, point))
-            self._known[key] = self._weights * density
+            logs = self._mechanism.log_density(self._outputs, point)
+            mass = self._weights * np.exp(logs)
+            if len(self._atoms):  # one of other points may be a float of a density here
+                beside = np.nextafter(self._outputs[self._atoms], np.inf)
+                with np.errstate(invalid="ignore"):
+                    apart = logs[self._atoms] - self._mechanism.log_density(beside, point)
+                mass[self._atoms[np.abs(apart) < _ALIKE]] = 0.0
+            self._known[key] = mass
         return self._known[key]
 
     def missed(self, x: ArrayLike, other: ArrayLike) -> float:
-        """Return the difference of two laws' sums from 1."""
-        return sum(abs(float(self.at(point).sum()) - 1) for point in (x, other))
+        """Return the difference of two laws' sums from 1, and the error of jumps between outputs.
+
+        Errors at both ends of a law may cancel in its sum, and remain in a part of it.
+        """
+        cells = np.union1d(self._jumps(x), self._jumps(other))
+        ends = [self._density(point, cells + i) for point in (x, other) for i in (0, 1)]
+        off = [abs(float(self.at(point).sum()) - 1) for point in (x, other)]
+        return sum(off) + float(np.max(ends, axis=0) @ self._apart[cells]) / 2
+
+    def _density(self, x: ArrayLike, at: NDArray[np.intp]) -> Array:
+        """Return the density at some of the outputs that are no atoms."""
+        places = self._dense[at]
+        return np.asarray(self.at(x)[places] / self._weights[places])
+
+    def _jumps(self, x: ArrayLike) -> NDArray[np.intp]:
+        """Return after which of these outputs the density changes by a factor, once computed."""
+        key = np.asarray(x, dtype=np.float64).tobytes()
+        if key not in self._known_jumps:
+            density = self._density(x, np.arange(len(self._dense)))
+            low = np.minimum(density[1:], density[:-1])
+            high = np.maximum(density[1:], density[:-1])
+            self._known_jumps[key] = np.flatnonzero(high > _JUMP * low)
+        return self._known_jumps[key]
 
     def delta(self, x: ArrayLike, other: ArrayLike, epsilon: float) -> float:
         """Return `exact_delta`."""

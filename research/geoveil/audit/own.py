@@ -113,6 +113,8 @@ _OFF, _MOST = 1e-3, 2**17
 """The most by which values of a grid are off, in steps of it, and its largest number of values."""
 _FEWER = 40
 """Factor by which fewer points of the path tell whether there is a density between reports."""
+_AT_ENDS = 10_000
+"""Reports drawn at each end of a pair, where rare ones may have values of their own."""
 _DRAWN = 3
 """Reports drawn at each point of the path, as outputs to test."""
 
@@ -443,6 +445,11 @@ def _summed(case: Case, drawn: Array, even: Array) -> Case:
     if len(between) and (logs < FAINT).all():
         grid = _grid(values, even[0], even[-1])
         return replace(case, outputs=grid, atoms=grid)
+    ends = np.repeat(np.concatenate(case.pairs), _AT_ENDS, axis=0)
+    values, counts = np.unique(
+        np.append(drawn, case.mechanism.simulate(ends, np.random.default_rng(2))),
+        return_counts=True,
+    )
     atoms = values[counts >= OFTEN]
     beside = np.nextafter(atoms, [[-np.inf], [np.inf]]).ravel()
     outputs = np.unique(np.concatenate([case.outputs, even, atoms, beside]))
