@@ -36,6 +36,9 @@ _PARTS, _FINER = 2, 4
 """The number of parts of a bin in its two quadratures: of equal length, and of equal shares."""
 _UNSETTLED = 3e-4
 """Error of integrated shares above which they are not compared."""
+_SMOOTH, _WHOLE, _RESOLVED = 1e-6, 1e-4, 8
+"""Error of integrated shares, and of their sum, above which a density may have jumps, and how many
+times finer their parts are then."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _BINS, _HALF = np.arange(len(_LEVELS) - 1), np.arange(len(_LEVELS) // 2)
 _FIRST = np.concatenate([0 * _BINS, _BINS, _HALF])
@@ -181,8 +184,9 @@ def _compare(
                 )
             counted, stated, again = map(_between, (counted, stated, again))
             whole = Counts.of(law.others.size, counted[-1], stated, again, law.missed)
-            p = np.clip(stated, 0.0, 1.0)
-            chances = 2 * np.minimum(binom.cdf(counted, n, p), binom.sf(counted - 1, n, p))
+            missed = min(law.missed, _UNSETTLED)  # the rest is farther out, or of rare atoms
+            least, most = Counts.of(1, stated, stated, again, missed).shares()
+            chances = 2 * np.minimum(binom.cdf(counted, n, least), binom.sf(counted - 1, n, most))
             call, worst = np.unravel_index(int(np.argmin(chances)), chances.shape)
             if chances[call, worst] < part / chances.size:
                 ends = float(law.edges[_FIRST[worst]]), float(law.edges[_LAST[worst]])
@@ -313,8 +317,12 @@ def _repeated(case: Case, points: Array, first: Array, second: Array, failure: f
             masses = np.exp(_logs(case, atoms, point))
             at = np.minimum(np.searchsorted(atoms, others), len(atoms) - 1)
             hits = np.bincount(at[atoms[at] == others], minlength=len(atoms))
+            # With a slack, an atom of one point may have a density at another.
+            most = masses + _cells(case, atoms, point)
+            if getattr(case.mechanism.privacy, "delta", 0.0) > 0:
+                masses = np.where(np.isin(atoms, _single(case, atoms, point)), masses, 0.0)
             # Each of them separately, and all together.
-            both = masses, masses + _cells(case, atoms, point)
+            both = masses, most
             k, stated, most = (np.append(every, every.sum()) for every in (hits, *both))
             least, most = np.minimum(stated, 1.0), np.minimum(most, 1.0)
             chance = 2 * np.minimum(bdtr(k, n, least), bdtrc(k - 1, n, most))
@@ -332,7 +340,7 @@ def _repeated(case: Case, points: Array, first: Array, second: Array, failure: f
         alike = int((drawn == others).sum())
         if not alike:
             continue
-        atoms = _atoms(case, point, drawn)
+        atoms = np.union1d(_atoms(case, point, drawn), _single(case, drawn, point))
         mass = _cells(case, drawn, point)
         mass += np.where(np.isin(drawn, atoms), np.exp(_logs(case, drawn, point)), 0.0)
         if at_least(alike, np.minimum(mass, 1.0)) < failure / (4 * len(points)):
@@ -392,24 +400,32 @@ def _settled(
     None if they differ, unless one adds up to 1 with the tails and the atoms `elsewhere`, and does
     not change with finer parts.
     """
+    ordered = np.sort(rest)
 
     def quadrature(of_shares: int, finer: int) -> Array:
         if not of_shares:
             return shares(np.linspace(edges[:-1], edges[1:], _PARTS * finer + 1, axis=-1))
         levels = np.linspace(_LEVELS[:-1], _LEVELS[1:], _FINER * finer + 1, axis=-1)
-        return shares(np.quantile(rest, levels))
+        return shares(np.interp(levels * (len(rest) - 1), np.arange(len(rest)), ordered))
 
-    both = [quadrature(of_shares, 1) for of_shares in (0, 1)]
     away = np.append(0.0, _BEYOND) * (edges[-1] - edges[0])
-    tails = [np.stack([edges[-1] + away[:-1], edges[-1] + away[1:]], axis=-1)]
-    tails += [np.stack([edges[0] - away[1:], edges[0] - away[:-1]], axis=-1)]
-    inside = 1 - elsewhere - sum(float(shares(tail).sum()) for tail in tails)
-    missed = [abs(inside - float(part.sum())) for part in both]
+    low, high = edges[0] - away[::-1], edges[-1] + away
+    starts = np.concatenate([low[:-1], high[:-1]])
+    ends = np.concatenate([low[1:], high[1:]])
+    coarse, tails = (float(shares(np.linspace(starts, ends, n, axis=-1)).sum()) for n in (2, 4))
+    for finer in 1, _RESOLVED:
+        both = [quadrature(of_shares, finer) for of_shares in (0, 1)]
+        # Errors of the tails and of the rest may cancel in the sum.
+        inside = [float(part.sum()) for part in both]
+        missed = [abs(1 - elsewhere - tails - share) + abs(tails - coarse) for share in inside]
+        if _apart(*both) < _SMOOTH and min(missed) < _WHOLE:
+            break
     better = int(missed[1] < missed[0])
     if _apart(*both) > _UNSETTLED:
         if missed[better] > _UNSETTLED:
             return None
-        if _apart(both[better], quadrature(better, 2)) > _UNSETTLED:  # it adds up to 1 by chance
+        finest = quadrature(better, 2 * _RESOLVED)
+        if _apart(both[better], finest) > _UNSETTLED:  # it adds up to 1 by chance
             return None
     return both[better], both[1 - better], missed[better]
 

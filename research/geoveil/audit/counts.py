@@ -52,6 +52,14 @@ class Counts:
             self.most + other.most,
         )
 
+    def shares(self) -> tuple[Array, Array]:
+        """Return the bounds of the shares that are expected."""
+        least, most = (
+            np.clip(np.nan_to_num(count / self.reports, nan=unknown), 0, 1)
+            for count, unknown in ((self.least, 0.0), (self.most, 1.0))
+        )
+        return least, most
+
     def chances(self) -> Array:
         """Bound the chances of counts at least as far from those expected, (places,).
 
@@ -59,10 +67,7 @@ class Counts:
         """
         from scipy.stats import binom
 
-        least, most = (
-            np.clip(np.nan_to_num(count / self.reports, nan=unknown), 0, 1)
-            for count, unknown in ((self.least, 0.0), (self.most, 1.0))
-        )
+        least, most = self.shares()
         below = binom.cdf(self.drawn, self.reports, least)
         return np.asarray(2 * np.minimum(below, binom.sf(self.drawn - 1, self.reports, most)))
 
