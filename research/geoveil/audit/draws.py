@@ -222,16 +222,16 @@ def _misstated(mechanism: Any, x: Array, reports: Integers, once: Array) -> str:
     logs = mechanism.log_density(reports[:, None] * mechanism.step, x[None])[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.abs(np.log(mass / (2 * wide * mechanism.step)) - logs)
-    if np.quantile(off, _SMOOTH[not isinstance(mechanism, AdditiveMechanism)]) <= _TOLERATED:
-        return ""
-    return "log_density is not that of the released integers"
+    fits = np.quantile(off, _SMOOTH[not isinstance(mechanism, AdditiveMechanism)]) <= _TOLERATED
+    return "" if fits else "log_density is not that of the released integers"
 
 
 def _simulated(mechanism: Any, x: Array, count: int, rng: np.random.Generator) -> Array:
     """Return the places of as many simulated reports in the law of integers, uniform in (0, 1)."""
-    drawn = mechanism.simulate(np.repeat(x[None], count, axis=0), rng)
-    place = placed(mechanism, x, np.rint(drawn / mechanism.step).astype(np.int64))
-    return _uniform(place, rng)  # type: ignore[arg-type]
+    rounded = np.rint(mechanism.simulate(np.repeat(x[None], count, axis=0), rng) / mechanism.step)
+    ends = [rounded == float(end) for end in mechanism.grid_range]  # the nearest of all floats
+    whole = np.select(ends, [*mechanism.grid_range], rounded.astype(np.int64))
+    return _uniform(placed(mechanism, x, whole), rng)  # type: ignore[arg-type]
 
 
 def _by_a_device(halves: list[int]) -> list[NDArray[np.bool_]]:

@@ -25,8 +25,8 @@ _LEAST = 1 / 8
 """Length at which bisection ends, in units of `per`."""
 _SEEN, _FASTEST = 601, 6
 """Outputs that choose a half, and the most places with the fastest changes."""
-_UNDERFLOW = -746.0, -700.0
-"""Logarithms of doubles with few significant bits."""
+_UNDERFLOW = -800.0, -650.0
+"""Logarithms of doubles with few significant bits, also of those of other units."""
 FAINT = -600.0
 """A log-density promised to be above this does not underflow."""
 _COLUMNS = 9
