@@ -48,14 +48,15 @@ class Price:
     basis: Basis
 
     @classmethod
-    def of(cls, noise: NoiseVariance, variance: float) -> "Price":
-        """Return the price of privacy for answers of a variance > 0."""
+    def of(cls, noise: NoiseVariance, variance: float, ends: tuple[float, float]) -> "Price":
+        """Return the price of privacy for answers of a variance > 0, itself between two ends."""
 
-        def ratio(part: float) -> float:
-            return variance / (variance - part) if part < variance else math.inf
+        def ratio(part: float, whole: float = variance) -> float:
+            return 1 / (1 - part / whole) if part < whole else math.inf
 
         value = None if noise.value is None else ratio(noise.value)
-        return cls(value, ratio(noise.low), ratio(noise.high), noise.basis)
+        least, most = ends if noise.basis is Basis.EXACT else (variance, variance)
+        return cls(value, ratio(noise.low, most), ratio(noise.high, least), noise.basis)
 
 
 @lru_cache(maxsize=1024)
@@ -343,8 +344,8 @@ class LabelledEstimate:
     @property
     def price(self) -> Price | None:
         """The price of privacy: the variance as a multiple of that of answers without noise."""
-        noise = self.noise_variance
-        return Price.of(noise, self._variance) if noise is not None and self._variance > 0 else None
+        noise, spread = self.noise_variance, self._variance
+        return Price.of(noise, spread, self._variances) if noise and spread > 0 else None
 
     @property
     def _variance(self) -> float:
