@@ -118,6 +118,34 @@ def test_the_noise_beside_linear_queries_in_the_plane_is_attained(direction):
         assert not law.loose
 
 
+def test_laws_of_intervals_hold_for_all_people_without_a_search(monkeypatch):
+    """Mixtures of two people anywhere in the plane, of one query among four.
+
+    Control: the law of the answer itself takes a search.
+    """
+    discs: list[Query] = [Disc((6.0 * j, 2.0 * j), 2.0, 1.5, "smoothstep") for j in range(3)]
+    vector = VectorSmoothMechanism([*discs, GaussianKernel((3.0, 4.0), 1.0)], PRIVACY)
+
+    def search(*_: object, **__: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr("geoveil.gp.mechanisms.vector_bounds.VectorSearch._in_parts", search)
+    with pytest.raises(NotImplementedError):
+        vector.answers[0].law()
+    rng = np.random.default_rng(4)
+    x = np.concatenate([rng.uniform(-9, 20, (800, 2)), rng.normal(0, 1e3, (200, 2))])
+    f, noise = np.asarray(discs[1].value(x)), vector.variance(x)[:, 1]
+    moments = np.stack([f, f**2 + noise, f**3 + 3 * f * noise])
+    law = vector.answers[1].limits.moments()
+    assert law is not None
+    for _ in range(1_000):
+        share = 10 ** rng.uniform(-3, 0)
+        mean, second, third = moments[:, rng.integers(1_000, size=2)] @ [1 - share, share]
+        central = third - 3 * mean * second + 2 * mean**3
+        low, high = law.third(mean, second - mean**2)
+        assert low - 1e-9 * second <= central <= high + 1e-9 * second
+
+
 def test_noise_that_underflows_is_as_good_as_none():
     """It takes no search, nor is it called loose. Control: noise that counts takes one."""
 

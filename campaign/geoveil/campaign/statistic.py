@@ -134,12 +134,11 @@ class StatisticCampaign(AttributeCampaign):
         return tuple(self.widened(mechanism.grid_range) for mechanism in self.mechanisms)
 
     def _limits(self, column: int) -> Limits:
-        mechanism = self.mechanisms[column]
-        means = mechanism.limits.means
-        limits = replace(super()._limits(column), means=self.widened(means))
+        own = self.mechanisms[column].limits
+        limits = replace(super()._limits(column), means=self.widened(own.means))
         if self.extrapolated:
-            return replace(limits, possible=means)
-        return replace(limits, moments=mechanism.report_moments) if self._all_built_in else limits
+            return replace(limits, possible=own.means)
+        return replace(limits, moments=own.moments) if self._all_built_in else limits
 
     @property
     def extrapolated(self) -> bool:

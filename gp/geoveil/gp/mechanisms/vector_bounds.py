@@ -216,14 +216,17 @@ class VectorSearch:
         ends, own = np.array([[-np.inf, 0.0], [np.inf, self.everywhere]]).T[..., None]
         return min(self.everywhere, float(self._in_parts(0, ends, own, wide=True)[0][1, 0]))
 
-    def between(self, index: int, edges: Array, beyond: NDArray[np.bool_] | None = None) -> Array:
+    def between(
+        self, index: int, edges: Array, beyond: NDArray[np.bool_] | None, *, searched: bool
+    ) -> Array:
         """Return bounds of the least and of the greatest B in each of many parts, (2, 2, n).
 
         The parts are between `edges`, (n + 1,) increasing distances to the query `index`; with
         `beyond`, before the first and after the last, on those sides. Its own share of B is that of
         its profile in the part. The shares of others are as close as `largest` is, relative to the
         greatest B of the part, or to within 1 % of how far apart the least and the greatest B of
-        all are, where 65,536 boxes tell; without boxes as wide as they can be.
+        all are, where 65,536 boxes tell; without boxes, or unless `searched`, others add from
+        nothing to the most they can.
         """
         if beyond is not None:
             self._leaves.clear()  # of another query
@@ -238,8 +241,9 @@ class VectorSearch:
         wide |= len(self.vector._active) > 1
         shares = own.enclosed(*farther)
         shares[:, ~wide] = own.range(edges)[:, ~wide] if beyond is None else 0.0
-        self._wider[index, beyond is None] = wider = 1.0 if self.corners.size else np.inf
-        if not self.corners.size:
+        searched &= self.corners.size > 0
+        self._wider[index, beyond is None] = wider = 1.0 if searched else np.inf
+        if not searched:
             others = np.repeat(self.steepest, farther.shape[1], axis=1)
             alone, most = (self._heaviest(others * k, index, shares[k]) for k in (0, 1))
             return np.stack([[alone, alone], [most, most]])
