@@ -259,6 +259,20 @@ def test_intervals_are_not_shorter_than_students_where_large_noise_is_rare(monke
     assert missed() > 0.0667, "the control must fail"
 
 
+def test_a_share_of_nobody_is_missed_at_most_17_times_as_often_as_stated():
+    """At 99 %, by many means of little noise, which are normal; 1.6 times would be false."""
+    mechanism = SmoothMechanism(Threshold(0.0, 3.0, "smoothstep"), GeoPrivacy(1.0, per=1.0))
+    variance, people = float(mechanism.variance(-14.36)), 1_000
+    errors = np.linspace(2.0, 2.6, 601)
+    means = errors * math.sqrt(variance / people)
+    missed = [
+        interval_of_mean(people, mean, variance, 0.99, mechanism.limits).low > 0
+        for mean in means.tolist()
+    ]
+    share = stats.norm.sf(errors[missed.index(True)])
+    assert 0.016 < share <= 0.017
+
+
 @pytest.mark.deep(keep=1)
 @pytest.mark.parametrize(
     ("thresholds", "width", "people", "near"), [(2, 1.5, 129, 7.5), (4, 3.0, 1_000, 8.0)]

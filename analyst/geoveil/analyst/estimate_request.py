@@ -60,7 +60,7 @@ class EstimateRequest:
         IntervalMethod | None,
         "Method of the interval. sequence holds at all looks; it is the default while reports come"
         " in and after a close by hand. weighted-ends, otherwise the default, is the shortest for"
-        " a single look, and may miss a third more often than its confidence says, at 99 % 1.6"
+        " a single look, and may miss a third more often than its confidence says, at 99 % 1.7"
         " times as often. full-ends is wider, for a single look, and may miss a tenth more often."
         " While reports come in, an interval for a single look is valid only at a number of"
         " reports that was fixed before the first look.",

@@ -65,7 +65,7 @@ class IntervalMethod(StrEnum):
 
 _PROMISES = {
     IntervalMethod.WEIGHTED_ENDS: "missed its target at most a third more often than 95 %"
-    " confidence says, and 1.6 times as often as 99 % does, in every population tried, however few"
+    " confidence says, and 1.7 times as often as 99 % does, in every population tried, however few"
     " are near the question",
     IntervalMethod.FULL_ENDS: "missed its target at most a tenth more often than its confidence"
     " says in every population tried, and is wider than it need be",
