@@ -36,7 +36,7 @@ _PARTS, _FINER = 2, 4
 """The number of parts of a bin in its two quadratures: of equal length, and of equal shares."""
 _UNSETTLED = 3e-4
 """Error of integrated shares above which they are not compared."""
-_SMOOTH, _WHOLE, _RESOLVED = 1e-6, 1e-4, 8
+_SMOOTH, _WHOLE, _RESOLVED = 1e-5, 1e-4, 4
 """Error of integrated shares, and of their sum, above which a density may have jumps, and how many
 times finer their parts are then."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
