@@ -26,8 +26,7 @@ _LIGHT, _FULL = 0.2, 0.5
 the second on one of weight `_HALF`."""
 _BOTH = 0.1
 """Such effects both ways, beyond which skewness, which follows the mean, shortens no margin."""
-_HALF = 0.5
-_STRAYS = 10
+_HALF, _STRAYS = 0.5, 10
 """Distance of a person, in ranges of means, from which on noise may move a mean both ways."""
 _OUTWEIGHS = 2
 """Such a distance beyond which no margin is below Student's: rare noise has uncertain skewness."""
@@ -155,6 +154,7 @@ class Limits(ReprByArguments):
         moments = self.moments()
         if moments is not None and not self.bounded:
             low, high = (variance * jump for jump in moments.jumps(mean))
+            moments = None if low > 0 or high < 0 else moments  # no people: facets say nothing
         else:
             low, high = self._within_ends(mean, variance)
         if moments is not None and low < high:
@@ -164,10 +164,10 @@ class Limits(ReprByArguments):
 
     def _within_ends(self, mean: float, variance: float) -> tuple[float, float]:
         """Return bounds of the third central moment from the ends of reports."""
-        ends = self.reports if self.bounded else self.unseen
-        if not -math.inf < ends[0] < mean < ends[1] < math.inf:
+        low, high = self.reports if self.bounded else self.unseen
+        if not -math.inf < low < mean < high < math.inf:
             return 0.0, 0.0
-        below, above = mean - ends[0], ends[1] - mean
+        below, above = mean - low, high - mean
         if not self.bounded:  # symmetric noise may be any part of the variance
             least, most = (min(variance, below * above, d * d / 2) for d in (below, above))
             return -_third_moment(least, below), _third_moment(most, above)
