@@ -323,8 +323,9 @@ def test_noise_that_is_the_same_everywhere_is_known_exactly():
     found = bounded_noise_variance(mechanism, 100, (0.4, 0.6), 0.0, UNLIMITED, 0.95)
     variance = float(mechanism.variance([0.0])[0])
     assert found == NoiseVariance(variance, variance, variance, Basis.EXACT)
-    assert Price.of(found, 2 * variance).value == pytest.approx(2.0)
-    assert Price.of(found, 0.5 * variance).value == math.inf
+    price = Price.of(found, 2 * variance, (1.5 * variance, 3 * variance))
+    assert (price.value, price.low, price.high) == pytest.approx((2.0, 1.5, 3.0))
+    assert Price.of(found, 0.5 * variance, (0.4 * variance, 2 * variance)).value == math.inf
 
 
 def test_of_biased_noise_nothing_is_known():
