@@ -118,8 +118,8 @@ def _spaced(reports: list[Integers], where: list[Placed], failure: float) -> str
         if len(near) < _SURE:
             continue
         counts = np.bincount(near, minlength=_CLOSE).astype(np.float32)
-        found: Any = rfft(counts)[_LONGEST : _CLOSE // 4]
-        power = (np.square(found.real) + np.square(found.imag)) / len(near)
+        waves: Any = rfft(counts)[_LONGEST : _CLOSE // 4]
+        power = (np.square(waves.real) + np.square(waves.imag)) / len(near)
         most = np.log(_DIRECTIONS * len(power) * columns / failure) / np.cos(np.pi / 8) ** 2
         if power.max() > most:
             spacing = _CLOSE / (_LONGEST + int(np.argmax(power > most)))
