@@ -248,7 +248,7 @@ def made() -> list[Any]:
 EXCUSED = {
     **dict.fromkeys(
         (
-            *("TabulatedProfile", "HistogramPrior", "SamplePrior", "Population", "Alternative"),
+            *("TabulatedProfile", "HistogramPrior", "SamplePrior", "Population"),
             *("LogNormalPopulation", "SimulatedCampaign", "SelectionRow", "JointEstimates"),
             *("Means", "Top", "Districts"),
         ),
