@@ -41,7 +41,8 @@ from geoveil.gp import (
     TabulatedProfile,
     Threshold,
 )
-from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits, interval_of_mean
+from geoveil.gp.intervals import IntervalMethod, interval_of_mean
+from geoveil.gp.limits import UNLIMITED, Limits
 from geoveil.simulation.demo import experiments
 
 CAMPAIGNS = 2_000

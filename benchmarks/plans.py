@@ -53,7 +53,8 @@ from geoveil.gp import (
     QueryMechanism,
     Threshold,
 )
-from geoveil.gp.intervals import Limits, interval_of_mean
+from geoveil.gp.intervals import interval_of_mean
+from geoveil.gp.limits import Limits
 
 PLANS, CAMPAIGNS, DRAWN = 40, 50, 20_000
 WITHIN = 0.1

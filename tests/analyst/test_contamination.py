@@ -22,7 +22,8 @@ from geoveil.analyst import (
 from geoveil.campaign import Difference
 from geoveil.gp import ParameterError, UnsupportedError
 from geoveil.gp.estimation import Accumulator
-from geoveil.gp.intervals import UNLIMITED, IntervalMethod
+from geoveil.gp.intervals import IntervalMethod
+from geoveil.gp.limits import UNLIMITED
 from geoveil.simulation.priors import public_prior
 from tests.analyst.statistics.test_over_time import campaign
 

@@ -25,7 +25,8 @@ from geoveil.gp import (
     UnsupportedError,
 )
 from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
+from geoveil.gp.intervals import IntervalMethod
+from geoveil.gp.limits import UNLIMITED, Limits
 from geoveil.gp.price import Basis, NoiseVariance
 
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")

@@ -25,7 +25,7 @@ from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.analyst.public_prior import scaled
 from geoveil.campaign import Difference, Question, decode, encode
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
-from geoveil.gp.intervals import UNLIMITED
+from geoveil.gp.limits import UNLIMITED
 from geoveil.proto.v1 import campaign_pb2 as pb
 from geoveil.simulation.priors import public_prior
 from tests.analyst.planner.plans import plan

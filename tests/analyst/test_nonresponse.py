@@ -7,7 +7,8 @@ import pytest
 
 from geoveil.analyst import Shares, worst_case
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, ParameterError, Threshold
-from geoveil.gp.intervals import Limits, interval_of_mean
+from geoveil.gp.intervals import interval_of_mean
+from geoveil.gp.limits import Limits
 
 from .relations.test_regression import asked, people
 

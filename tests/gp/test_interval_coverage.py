@@ -26,7 +26,8 @@ from geoveil.gp import (
     TabulatedProfile,
     Threshold,
 )
-from geoveil.gp.intervals import Limits, interval_of_mean
+from geoveil.gp.intervals import interval_of_mean
+from geoveil.gp.limits import Limits
 from geoveil.gp.mechanisms.vector import VectorSmoothMechanism
 from tests.gp.test_intervals import PRIVACY, STUDENT
 
@@ -232,7 +233,7 @@ def test_noise_that_strays_both_ways_is_covered(monkeypatch):
         return sum(each.low <= 0.456 <= each.high for each in found)
 
     assert stats.binom.cdf(covered(), 400, 0.95) > ALPHA
-    monkeypatch.setattr("geoveil.gp.intervals._STRAYS", math.inf)
+    monkeypatch.setattr("geoveil.gp.limits._STRAYS", math.inf)
     assert stats.binom.cdf(covered(), 400, 0.95) < ALPHA
 
 

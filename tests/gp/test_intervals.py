@@ -29,10 +29,8 @@ from geoveil.gp import (
     intervals,
 )
 from geoveil.gp.intervals import (
-    UNLIMITED,
     Interval,
     IntervalMethod,
-    Limits,
     _gamma_quantile,
     _moved_quantile,
     _student_quantile,
@@ -42,6 +40,7 @@ from geoveil.gp.intervals import (
     margins_of_mean,
     reach_at_all_looks,
 )
+from geoveil.gp.limits import UNLIMITED, Limits
 from geoveil.gp.report_moments import ReportMoments
 
 SHARE = Limits((0.0, 1.0), (0.0, 1.0))

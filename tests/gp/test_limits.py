@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from geoveil.gp import ParameterError
-from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits
+from geoveil.gp.intervals import IntervalMethod
+from geoveil.gp.limits import UNLIMITED, Limits
 from geoveil.gp.report_moments import ReportMoments
 
 SHARE = Limits((0.0, 1.0), (0.0, 1.0))

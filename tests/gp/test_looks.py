@@ -14,13 +14,12 @@ from scipy import stats
 from benchmarks.intervals import FAR, PRIVACY, B, of_people
 from geoveil.gp import DebiasedLaplace, Threshold
 from geoveil.gp.intervals import (
-    UNLIMITED,
     IntervalMethod,
-    Limits,
     interval_of_mean,
     margins_of_mean,
     reach_at_all_looks,
 )
+from geoveil.gp.limits import UNLIMITED, Limits
 
 CAMPAIGNS, ALPHA = 500, 1e-6
 LOOKS = np.unique(np.geomspace(100, 20_000, 100).astype(int)).tolist()

@@ -29,7 +29,7 @@ from geoveil.gp import (
 from geoveil.gp.deconvolution import KernelEstimator
 from geoveil.gp.deconvolution.kernel import planar_expectation
 from geoveil.gp.estimation import Accumulator, estimate
-from geoveil.gp.intervals import UNLIMITED, Limits
+from geoveil.gp.limits import UNLIMITED, Limits
 from geoveil.gp.mechanisms.base import QueryMechanism
 from geoveil.gp.price import (
     Basis,

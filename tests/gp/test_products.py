@@ -20,7 +20,7 @@ from geoveil.gp.deconvolution.bands import BandTotals, bands_of
 from geoveil.gp.deconvolution.base import PointEstimator
 from geoveil.gp.deconvolution.choice import joint_way, ways
 from geoveil.gp.deconvolution.totals import Products
-from geoveil.gp.intervals import UNLIMITED, Limits
+from geoveil.gp.limits import UNLIMITED, Limits
 from geoveil.gp.queries.profiles.soft_step import Smoothstep
 
 NOISE = PlanarLaplace(GeoPrivacy(1.0, 0.5, "km"), 1)

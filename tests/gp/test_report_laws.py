@@ -28,7 +28,7 @@ from geoveil.gp import (
 )
 from geoveil.gp.arithmetic import FLOAT
 from geoveil.gp.errors import ContradictionError
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 from geoveil.gp.privacy import LocalPrivacy
 from geoveil.gp.queries.profiles import Profile
 

@@ -36,7 +36,7 @@ from geoveil.gp import (
     report_laws,
 )
 from geoveil.gp._convolution import laplace_expectation
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 from geoveil.gp.mechanisms import vector_bounds
 from geoveil.gp.price import Basis
 from geoveil.gp.queries.capped import Cap

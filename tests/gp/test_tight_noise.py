@@ -20,7 +20,7 @@ from geoveil.gp import (
     boxes,
     report_laws,
 )
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 from geoveil.gp.mechanisms import additive, vector_bounds
 from geoveil.gp.queries.capped import Cap
 from geoveil.gp.report_laws import law_of_profile

@@ -64,10 +64,8 @@ from geoveil.gp.exact import (
 )
 from geoveil.gp.extras import MissingExtraError as MissingExtraError, needed_for as needed_for
 from geoveil.gp.intervals import (
-    UNLIMITED as UNLIMITED,
     Interval as Interval,
     IntervalMethod as IntervalMethod,
-    Limits as Limits,
     interval_of_mean as interval_of_mean,
     interval_of_weighted_mean as interval_of_weighted_mean,
     kept_within as kept_within,
@@ -75,6 +73,7 @@ from geoveil.gp.intervals import (
     reach_at_all_looks as reach_at_all_looks,
 )
 from geoveil.gp.lazy import lazy as lazy
+from geoveil.gp.limits import UNLIMITED as UNLIMITED, Limits as Limits
 from geoveil.gp.mechanisms import (
     ApproximateLaplace,
     DebiasedLaplace,

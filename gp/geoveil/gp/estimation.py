@@ -11,7 +11,8 @@ from math import ldexp, sqrt
 from geoveil.gp import validation
 from geoveil.gp.arrays import NDArray, np
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.intervals import UNLIMITED, IntervalMethod, Limits, interval_of_mean
+from geoveil.gp.intervals import IntervalMethod, interval_of_mean
+from geoveil.gp.limits import UNLIMITED, Limits
 
 _LIMB_BITS = 22
 _SMALL = 1 << 43

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from geoveil.gp.errors import ParameterError
-from geoveil.gp.intervals import Limits, interval_of_mean
+from geoveil.gp.intervals import interval_of_mean
+from geoveil.gp.limits import Limits
 from geoveil.gp.reprs import enum_repr
 
 

@@ -12,7 +12,8 @@ from geoveil.analyst.planner import HardThreshold, Prediction, SamplePrior
 from geoveil.analyst.planner.prediction import mean_reciprocal, predicted
 from geoveil.analyst.planner.problem import PlanningProblem
 from geoveil.gp import DebiasedLaplace, GeoPrivacy, Threshold
-from geoveil.gp.intervals import UNLIMITED, interval_of_mean
+from geoveil.gp.intervals import interval_of_mean
+from geoveil.gp.limits import UNLIMITED
 from geoveil.simulation.comparison import RadialLaplace
 
 UNIT = GeoPrivacy(1.0, per=1.0)

@@ -16,7 +16,7 @@ from geoveil.analyst.statistics.comparison import compare, holm
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.trends import trend
 from geoveil.gp import ParameterError, Range, Threshold
-from geoveil.gp.intervals import UNLIMITED, Limits
+from geoveil.gp.limits import UNLIMITED, Limits
 
 from .populations import campaigns, incomes, joint_of, poor, truth
 

@@ -11,7 +11,7 @@ from geoveil.analyst.statistics.comparison import compare
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.trends import trend
 from geoveil.gp import GeoPrivacy
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 
 LIMITS = Limits((-0.4, 1.4), (0.0, 1.0))
 TIMES = 120

@@ -16,7 +16,7 @@ from geoveil.analyst.statistics.distribution import distribution_curve, inverse
 from geoveil.analyst.statistics.joint import JointEstimates
 from geoveil.analyst.statistics.partition import between, on_simplex, partition_shares
 from geoveil.gp import ParameterError, Threshold
-from geoveil.gp.intervals import UNLIMITED
+from geoveil.gp.limits import UNLIMITED
 
 from .populations import Array, campaigns, heaped, incomes, joint_of, poor, truth
 

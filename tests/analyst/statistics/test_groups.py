@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from geoveil.analyst.statistics.groups import GroupEstimates
 from geoveil.gp import ParameterError
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 
 
 def groups_of(values: dict[str, float], errors: dict[str, float]) -> GroupEstimates:

@@ -31,7 +31,8 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
-from geoveil.gp.intervals import UNLIMITED, Limits, interval_of_mean
+from geoveil.gp.intervals import interval_of_mean
+from geoveil.gp.limits import UNLIMITED, Limits
 
 from .populations import reports
 

@@ -9,7 +9,7 @@ import pytest
 
 from geoveil.analyst import JointEstimates, compare, trend
 from geoveil.gp import GeoPrivacy
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 
 LIMITS = Limits((-1.0, 2.0), (0.0, 1.0))
 WIDTH = 3.0

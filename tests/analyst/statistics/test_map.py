@@ -21,7 +21,7 @@ from geoveil.analyst.statistics.map import bending
 from geoveil.campaign import PointQuestion
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, PlanarLaplace, UnsupportedError
 from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 
 from . import populations
 

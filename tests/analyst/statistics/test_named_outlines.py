@@ -19,7 +19,7 @@ from geoveil.analyst.geojson import outlines_in, places_in
 from geoveil.analyst.outlines import clipped
 from geoveil.gp import ParameterError
 from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 
 from . import populations
 

@@ -28,7 +28,7 @@ from geoveil.campaign import (
 from geoveil.campaign.readings import ORIGIN
 from geoveil.gp import GeoPrivacy, ParameterError, Threshold
 from geoveil.gp.estimation import Accumulator
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 from tests.analyst.test_estimates import labelled
 
 Array = NDArray[np.float64]

@@ -21,7 +21,7 @@ from geoveil.analyst import (
 from geoveil.analyst.statistics import ranking
 from geoveil.gp import GaussianKernel, GeoPrivacy, ParameterError, PlanarLaplace
 from geoveil.gp.coordinates import AzimuthalEquidistant
-from geoveil.gp.intervals import UNLIMITED, Limits
+from geoveil.gp.limits import UNLIMITED, Limits
 
 from . import populations
 

@@ -11,13 +11,12 @@ import pytest
 from scipy.stats import beta, binom
 
 from geoveil.gp.intervals import (
-    UNLIMITED,
     Interval,
     IntervalMethod,
-    Limits,
     interval_of_mean,
     interval_of_weighted_mean,
 )
+from geoveil.gp.limits import UNLIMITED, Limits
 
 LIMITS = Limits((-0.3, 1.3), (0.0, 1.0))
 SHARE, CAMPAIGNS = 0.002, 400

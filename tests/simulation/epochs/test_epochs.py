@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from geoveil.analyst.statistics.over_time import FALSE_ALARMS, windows
 from geoveil.cli.app import app
 from geoveil.gp import GeoPrivacy, ParameterError, PlanarLaplace, Threshold
-from geoveil.gp.intervals import UNLIMITED
+from geoveil.gp.limits import UNLIMITED
 from geoveil.simulation import household_incomes
 from geoveil.simulation.epochs.curves import WEEKS, Drift, follow
 from geoveil.simulation.epochs.experiment import (

@@ -144,7 +144,7 @@ def ranking_of(estimates: JointEstimates, count: int) -> Ranking:
 
     Example:
         >>> from geoveil.gp import GeoPrivacy
-        >>> from geoveil.gp.intervals import Limits
+        >>> from geoveil.gp.limits import Limits
         >>> found = JointEstimates(labels=("a", "b", "c"), values=[0.30, 0.29, 0.1],
         ...     covariance=np.eye(3) * 1e-4, n=10_000, confidence=0.95,
         ...     limits=(Limits((-1.0, 2.0), (0.0, 1.0)),) * 3,

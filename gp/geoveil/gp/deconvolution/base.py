@@ -13,7 +13,7 @@ from functools import singledispatch
 from geoveil.gp import validation
 from geoveil.gp.arrays import Array, ArrayLike
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.reprs import ValueObject
 

@@ -17,7 +17,7 @@ from geoveil.gp.deconvolution.base import PointEstimator, any_query, point_estim
 from geoveil.gp.deconvolution.line import ProfileEstimator, radial_on_the_line
 from geoveil.gp.deconvolution.raster import RasterGrid
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 from geoveil.gp.queries.profiles import Gaussian
 from geoveil.gp.queries.projected import GaussianKernel, Radial
 from geoveil.gp.report_laws import law_in_boxes

@@ -12,7 +12,7 @@ from geoveil.gp._convolution import laplace_expectation, laplace_variance
 from geoveil.gp.arrays import Array, np
 from geoveil.gp.deconvolution.base import PlugIn, PointEstimator, any_query, point_estimator
 from geoveil.gp.errors import UnsupportedError
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 from geoveil.gp.queries.indicator import Range, Threshold
 from geoveil.gp.queries.profiles import Profile
 from geoveil.gp.queries.projected import Linear, Radial

@@ -11,7 +11,7 @@ from geoveil.gp.arrays import Array, ArrayLike, np
 from geoveil.gp.deconvolution.base import PointEstimator, point_estimator
 from geoveil.gp.deconvolution.raster import GridFunction, RasterGrid, Spectrum, region_spectrum
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.intervals import Limits
+from geoveil.gp.limits import Limits
 from geoveil.gp.queries.base import Query
 from geoveil.gp.queries.indicator import Disc, SoftIndicator
 from geoveil.gp.queries.polygon import Polygon, geometry

@@ -17,8 +17,8 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
 from geoveil.gp.errors import ParameterError
 from geoveil.gp.exact import BALL, INT64_MAX, INT64_MIN, release_integers, round_up
-from geoveil.gp.intervals import UNLIMITED, Limits
 from geoveil.gp.lazy import lazy
+from geoveil.gp.limits import UNLIMITED, Limits
 from geoveil.gp.mechanisms.grids import MOST_RATIO, grid_exponent, levels_of
 from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.privacy import GeoPrivacy, LocalPrivacy

@@ -20,8 +20,8 @@ from geoveil.gp.arithmetic import FLOAT, Arithmetic, Real
 from geoveil.gp.arrays import Array, ArrayLike, NDArray, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
 from geoveil.gp.exact import BALL, round_up
-from geoveil.gp.intervals import Limits
 from geoveil.gp.lazy import lazy
+from geoveil.gp.limits import Limits
 from geoveil.gp.mechanisms.additive import ROUND_UP, AdditiveMechanism, LipschitzMechanism
 from geoveil.gp.mechanisms.base import Ideal, Mechanism, PrivatePoint
 from geoveil.gp.mechanisms.grids import exponent_below, grid_exponent, levels_of
