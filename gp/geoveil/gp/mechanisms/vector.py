@@ -290,15 +290,17 @@ class VectorAnswer(AdditiveMechanism):
         """This report's part of the vector's ε, for bands between any two points."""
         return super().largest_epsilon * len(self.query.varies_within or ((),))
 
+    @lazy
+    def _unsearched(self) -> VectorAnswer:
+        """The same answer with a law found without a search, which takes up to seconds."""
+        unsearched = type(self)(self.vector, self.index)
+        unsearched._searched = False
+        return unsearched
+
     @property
     def limits(self) -> Limits:
-        """Those of all mechanisms, with a law found without a search, which intervals don't need.
-
-        A search takes up to seconds for each of 100 queries.
-        """
-        quick = type(self)(self.vector, self.index)
-        quick._searched = False
-        return replace(super().limits, moments=quick.law)
+        """Those of all mechanisms; intervals need no law found by a search."""
+        return replace(super().limits, moments=self._unsearched.law)
 
     def moments(self, s: ArrayLike) -> tuple[Array, Array]:
         """Refuse, because people at one distance to this query differ in those to the others."""
