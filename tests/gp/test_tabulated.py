@@ -345,6 +345,24 @@ def test_what_an_overshoot_hides_is_found():
     assert high >= table.value(s).max() > 9
 
 
+@pytest.mark.parametrize("end", [0.0, math.sin(math.pi), 1e-12])
+def test_values_that_hardly_differ_are_no_length(end):
+    """A half-wave, whose other end a double puts at 10^-16, was refused: "varies over 2e-16".
+
+    Control: a table that does vary over 10^-12 of `per`.
+    """
+    wave = TabulatedProfile((0.0, math.pi), (0.0, end), (1.0, -1.0))
+    assert wave.length_scale == pytest.approx(math.pi / 4, rel=1e-9)
+    even = SmoothMechanism(Linear(replace(wave, values=(0.0, 0.0)), 1.0), UNIT)
+    x = np.linspace(-3.0, 6.0, 19)
+    assert SmoothMechanism(Linear(wave, 1.0), UNIT).variance(x) == pytest.approx(
+        even.variance(x), rel=1e-2
+    )
+    step = TabulatedProfile((0.0, 1e-12), (0.0, 1.0), (1e12, 1e12))
+    with pytest.raises(ParameterError, match="varies over 1e-12"):
+        SmoothMechanism(Linear(step, 1.0), UNIT)
+
+
 def test_a_table_is_what_makes_it():
     table = wild(1)
     assert replace(table, ray=False) == table

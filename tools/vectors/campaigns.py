@@ -337,6 +337,8 @@ def _tables() -> Iterator[tuple[str, Sequence[tuple[str, list[float]]]]]:
         yield f"values up to {most}", table([0.0, 50.0], [0.0, most])
     yield "all values the same", table([0.0, 50.0], [1.0, 1.0])
     yield "values that differ by 1e-51", table([0.0, 50.0], [0.0, 1e-51])
+    waves = (("at", [0.0, 25.0, 50.0]), ("values", [0.0, 0.0, 1e-15]))
+    yield "values that hardly differ", (*waves, ("slopes", [0.0, 0.04, 0.04, 0.0]))
 
 
 def _encodings(bases: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:

@@ -230,7 +230,7 @@ export class Table implements Profile {
   }
   get lengthScale(): number {
     const [low, high] = this.bounds;
-    return this.scale * Math.min(1, (high - low) / largest(this.#cells.steepest));
+    return this.scale * ((high - low) / largest(this.#cells.steepest));
   }
   get limits(): [number, number] {
     const [low, high] = this.#cells.limits;

@@ -140,6 +140,12 @@ class TabulatedProfile(EnclosedProfile):
     def _ends(self) -> tuple[float, float]:
         return self.at[0] / self.scale, self.at[-1] / self.scale
 
+    @property
+    def length_scale(self) -> float:
+        # Also longer than the scale, which values that hardly differ at the knots make tiny.
+        low, high = self.bounds
+        return self.scale * ((high - low) / self._cells.lipschitz)
+
     def on_ray(self) -> TabulatedProfile:
         return replace(self, ray=True)
 
