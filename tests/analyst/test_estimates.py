@@ -14,6 +14,7 @@ from geoveil.analyst import (
     campaign_asking,
     compare,
 )
+from geoveil.analyst.labelled_estimate import Price
 from geoveil.campaign import Allocation
 from geoveil.gp import (
     Cap,
@@ -21,13 +22,15 @@ from geoveil.gp import (
     GeoPrivacy,
     LipschitzMechanism,
     ParameterError,
+    PlanarLaplace,
+    SmoothMechanism,
     Threshold,
     UnsupportedError,
 )
 from geoveil.gp.estimation import Accumulator, estimate
 from geoveil.gp.intervals import IntervalMethod
 from geoveil.gp.limits import UNLIMITED, Limits
-from geoveil.gp.price import Basis, NoiseVariance
+from geoveil.gp.price import Basis, NoiseVariance, estimated_noise_variance
 
 PRIVACY = GeoPrivacy(1.0, 8_000.0, "dollar")
 MECHANISM = DebiasedLaplace(Threshold(0.0, 24_000.0, "smoothstep"), PRIVACY)
@@ -124,7 +127,8 @@ def test_an_estimated_noise_variance_is_shown_as_one():
     variance = row.standard_error**2 * 399
     price = shown["price_of_privacy"]
     assert price["variance_ratio"] == pytest.approx(variance / (variance - 0.09))
-    assert price["variance_ratio_at_most"] == pytest.approx(variance / (variance - 0.10))
+    least = row._variances[0]
+    assert price["variance_ratio_at_most"] == pytest.approx(least / (least - 0.10))
     people = round(400 * (variance - 0.09) / variance)
     assert price["participants_in_the_clear"] == people
     all_noise = replace(row, noise=NoiseVariance(1.0, 0.9, 1.1, Basis.ESTIMATED))
@@ -137,23 +141,45 @@ def test_an_estimated_noise_variance_is_shown_as_one():
     assert "inf" not in told
 
 
-def test_the_price_of_even_noise_allows_for_the_variance_of_answers():
-    """50 campaigns of 500 people at 95 %, seed 3; the price is 21. Control: what these answers
-    alone say, which was called exact, is more than 1.5 times off in most."""
-    query = Threshold(0.0, 8_000.0, "smoothstep")
-    mechanism, rng = LipschitzMechanism(query, PRIVACY), np.random.default_rng(3)
-    missed = far = 0
+WIDE = Threshold(0.0, 160_000.0, "smoothstep")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "points"),
+    [
+        (LipschitzMechanism(Threshold(0.0, 8_000.0, "smoothstep"), PRIVACY), False),
+        (SmoothMechanism(WIDE, PRIVACY, beta=1e-4 * PRIVACY.rate), False),
+        (DebiasedLaplace(WIDE, PRIVACY), False),
+        (DebiasedLaplace(WIDE, PRIVACY), True),
+    ],
+    ids=["even", "nearly even", "bounded", "points"],
+)
+def test_the_ends_of_the_price_allow_for_the_variance_of_answers(mechanism, points):
+    """50 campaigns of 500 people at 95 % (seed 3) miss the price at most 8 times (α = 0.001).
+
+    Control: ends that take the variance of these answers for everybody's miss it in a third.
+    """
+    rng = np.random.default_rng(3)
+    everybody = rng.normal(0.0, 16_000.0, 200_000)
+    true = 1 + mechanism.variance(everybody).mean() / mechanism.query.value(everybody).var()
+    estimator = PlanarLaplace(PRIVACY, 1).estimator(WIDE, debias=True)
+    missed = believed = 0
     for _ in range(50):
-        people = rng.normal(0.0, 16_000.0, 500)
-        sums = Accumulator.of(
-            np.rint(mechanism.simulate(people, rng) / mechanism.step).astype(int).tolist()
-        )
-        price = labelled(sums, mechanism.step_exponent, mechanism.limits, mechanism=mechanism).price
-        true = 1 + float(mechanism.variance(0.0)) / query.value(people).var()
+        people, of = rng.normal(0.0, 16_000.0, 500), {"mechanism": mechanism}
+        reports = mechanism.simulate(people, rng)
+        if points:
+            at = people + rng.laplace(scale=8_000.0, size=500)
+            total, ends = estimator.estimated_variance(at).sum(), estimator.variance_limits
+            reports = estimator.value(at)
+            of = {"noise": estimated_noise_variance(500, float(total), ends, 0.95)}
+        sums = Accumulator.of(np.rint(reports / mechanism.step).astype(int).tolist())
+        row = labelled(sums, mechanism.step_exponent, mechanism.limits, **of)
+        variance, noise = row.standard_error**2 * 499, row.noise_variance
+        price, alone = row.price, Price.of(noise, variance, (variance, variance))
         missed += not price.low <= true <= price.high
-        far += not true / 1.5 <= price.value <= true * 1.5
-    assert missed <= 4
-    assert far >= 30
+        believed += not alone.low <= true <= alone.high
+    assert missed <= 8
+    assert believed >= 50 / 3
 
 
 def test_without_what_a_mean_can_be_nothing_is_guessed():

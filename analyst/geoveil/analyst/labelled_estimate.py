@@ -51,11 +51,11 @@ class Price:
     def of(cls, noise: NoiseVariance, variance: float, ends: tuple[float, float]) -> "Price":
         """Return the price of privacy for answers of a variance > 0, itself between two ends."""
 
-        def ratio(part: float, whole: float = variance) -> float:
+        def ratio(part: float, whole: float) -> float:
             return 1 / (1 - part / whole) if part < whole else math.inf
 
-        value = None if noise.value is None else ratio(noise.value)
-        least, most = ends if noise.basis is Basis.EXACT else (variance, variance)
+        value = None if noise.value is None else ratio(noise.value, variance)
+        least, most = ends
         return cls(value, ratio(noise.low, most), ratio(noise.high, least), noise.basis)
 
 
