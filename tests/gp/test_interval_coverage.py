@@ -16,6 +16,7 @@ from benchmarks.intervals import FAR, B
 from geoveil.gp import (
     DebiasedLaplace,
     GaussianKernel,
+    GeneralizedCauchy,
     GeoPrivacy,
     Linear,
     Radial,
@@ -258,21 +259,42 @@ def test_intervals_are_not_shorter_than_students_where_large_noise_is_rare(monke
 
     assert missed() <= 0.0667
     monkeypatch.setattr("geoveil.gp.intervals._OUTWEIGHS", math.inf)
+    monkeypatch.setattr("geoveil.gp.intervals._student", lambda *_: (0.0, 0.0))  # at the limits
     assert missed() > 0.0667, "the control must fail"
 
 
-def test_a_share_of_nobody_is_missed_at_most_17_times_as_often_as_stated():
-    """At 99 %, by many means of little noise, which are normal; 1.6 times would be false."""
-    mechanism = SmoothMechanism(Threshold(0.0, 3.0, "smoothstep"), GeoPrivacy(1.0, per=1.0))
-    variance, people = float(mechanism.variance(-14.36)), 1_000
-    errors = np.linspace(2.0, 2.6, 601)
-    means = errors * math.sqrt(variance / people)
-    missed = [
-        interval_of_mean(people, mean, variance, 0.99, mechanism.limits).low > 0
-        for mean in means.tolist()
-    ]
-    share = stats.norm.sf(errors[missed.index(True)])
-    assert 0.016 < share <= 0.017
+MIDDLE = TabulatedProfile(at=(0.0, 6.0, 9.5), values=(0.0, 1.0, 0.75), slopes=(0.0,) * 4)
+
+
+@pytest.mark.parametrize(
+    ("query", "noise", "place", "people", "missed"),
+    [
+        (Threshold(0.0, 3.0, "smoothstep"), None, -14.36, 1_000, 1.6),
+        (Linear(MIDDLE, 1.0), GeneralizedCauchy(4), 27.5, 5_500, 2.2),
+    ],
+)
+def test_people_of_one_answer_and_little_noise_are_covered(
+    query, noise, place, people, missed, monkeypatch
+):
+    """At 99 %, by many means, which are normal: at an end of all answers, and between them.
+
+    Control: only the skewness at the mean of the sample counts.
+    """
+    mechanism = SmoothMechanism(query, GeoPrivacy(1.0, per=1.0), noise=noise)
+    law = mechanism.limits.moments()
+    limits = replace(mechanism.limits, moments=lambda: law)
+    answer, variance = float(query.value(place)), float(mechanism.variance(place))
+    errors = np.linspace(-4.0, 4.0, 801)
+    weights = stats.norm.pdf(errors) * 0.01
+
+    def share():
+        means = answer + errors * math.sqrt(variance / people)
+        found = [interval_of_mean(people, mean, variance, 0.99, limits) for mean in means.tolist()]
+        return weights @ [not each.low <= answer + 1e-12 <= each.high + 2e-12 for each in found]
+
+    assert share() <= 0.0105
+    monkeypatch.setattr("geoveil.gp.intervals._student", lambda *_: (0.0, 0.0))
+    assert share() > missed / 100, "the control must fail"
 
 
 @pytest.mark.deep(keep=1)

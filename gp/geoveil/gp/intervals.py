@@ -272,21 +272,36 @@ def _weighted_ends(
     farthest = max(mean - limits.reports[0], limits.reports[1] - mean)
     if farthest <= min(tolerated, _LIGHT) * math.sqrt(variance * n):
         return _student(n, mean, variance, probability, limits)  # which takes no law
-    jumps = limits.jumps(mean)
-    least = greatest = 0.0
-    third = variance**1.5 * math.sqrt(n)
-    if third > sys.float_info.min:  # else all reports are as good as equal
-        least, greatest = (moment / third for moment in limits.third_moments(mean, variance))
-    middle = (least + greatest) / 2
-    lower, upper = min(middle, least + tolerated), max(middle, greatest - tolerated)
+    jumps, (shortest, _) = limits.jumps(mean), _student(n, mean, variance, probability, limits)
+    lower, upper = _skewness(n, mean, variance, tolerated, limits)
     if min(jumps) > _BOTH * math.sqrt(variance * n):
         lower, upper = min(lower, 0.0), max(upper, 0.0)
     below = _margin(n, variance, -lower, jumps[0], student, normal)
     above = _margin(n, variance, upper, jumps[1], student, normal)
+    # The skewness follows the mean: with the true one at a limit it may be less.
+    if lower > 0:
+        there, _ = _skewness(n, mean - shortest, variance, tolerated, limits)
+        if there < lower:
+            below = max(below, _margin(n, variance, -max(there, 0.0), jumps[0], student, normal))
+    if upper < 0:
+        _, there = _skewness(n, mean + shortest, variance, tolerated, limits)
+        if there > upper:
+            above = max(above, _margin(n, variance, min(there, 0.0), jumps[1], student, normal))
     if max(jumps) > _OUTWEIGHS * (limits.means[1] - limits.means[0]):
-        shortest, _ = _student(n, mean, variance, probability, limits)
         return max(below, shortest), max(above, shortest)
     return below, above
+
+
+def _skewness(
+    n: float, mean: float, variance: float, tolerated: float, limits: Limits
+) -> tuple[float, float]:
+    """Return the skewness of the mean that the lower and the upper limit take, by its bounds."""
+    third = variance**1.5 * math.sqrt(n)
+    if third <= sys.float_info.min:  # all reports are as good as equal
+        return 0.0, 0.0
+    least, greatest = (moment / third for moment in limits.third_moments(mean, variance))
+    middle = (least + greatest) / 2
+    return min(middle, least + tolerated), max(middle, greatest - tolerated)
 
 
 _MARGINS = {
