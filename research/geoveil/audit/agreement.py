@@ -21,8 +21,15 @@ from geoveil.audit.dependence import (
     order_of,
 )
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
-from geoveil.audit.draws import at_least
 from geoveil.audit.refinement import FAINT
+from geoveil.audit.repeats import (
+    OFF_GRID,
+    atoms_of,
+    logs_at,
+    repeated,
+    single_values,
+    text_of,
+)
 
 Array = NDArray[np.float64]
 Point = tuple[float, ...]
@@ -51,21 +58,10 @@ _CALLS = 10
 """Calls that draw the counted reports, because a mechanism may remember earlier calls."""
 _FEWER = 10
 """Factor by which fewer reports are drawn along the path than near the row's points."""
-OFTEN = 3
-"""The least repeats of a number that count."""
-_CHANCE = 1e-14
-"""A float is an atom if the chance of as many repeats is less."""
 _TIES = 0.01
 """Share of repeated reports, without atoms, above which floats are too coarse for a density."""
-OFF_GRID = (3 - 5**0.5) / 2
-"""Place between two atoms of a grid where no other is."""
 _RECOGNIZED = 0.95
 """Probability of the recognized atoms of a law without other reports, from which it is compared."""
-_ALIKE = 1e-3
-"""The most by which log-densities of neighbouring floats differ, where one of them is no atom."""
-_UNDERFLOW, _SIDES, _DIVERGES = 2.0**-1022, np.array([-1.0, 1.0]), 35.0
-"""The least normal float, and the rise of a log-density towards it, over a factor of 2¹⁰⁰, above
-which its integral diverges at 0: that of 1/√y rises by 34.7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +147,8 @@ def _compare(
         return ["reports have several numbers"] * len(points), ""
     share = failure / 5
     together: tuple[list[tuple[Counts, Counts]], ...] = [], []  # of densities, and of atoms
-    if repeated := _repeated(case, points, firsts, seconds, share):
-        return [], repeated
+    if repeats := repeated(case, points, firsts, seconds, share):
+        return [], repeats
     ranks, tests = _as_drawn(firsts, rng), _as_drawn(seconds, rng)
     for follows, tested in likeliest_either_way(ranks, tests):
         if _dependent(*follows.sides(tested), share / 6, rng):
@@ -162,10 +158,10 @@ def _compare(
     answers = np.zeros(len(points)) if query is None else query.value(points)
     for point, answer, first, second in zip(points, answers, firsts, seconds, strict=True):
         if _dependent(first, second, share / 3, rng):
-            return skipped, f"at {_text(point)}, reports of two generators are alike"
+            return skipped, f"at {text_of(point)}, reports of two generators are alike"
         half = len(first) // 2 * 2
         if _dependent(first[:half:2], first[1::2], share / 3, rng):
-            return skipped, f"at {_text(point)}, reports follow from the one before"
+            return skipped, f"at {text_of(point)}, reports follow from the one before"
         laws = list(_laws(case, point, answer, first, second))
         for law in laws:
             if isinstance(law, str):
@@ -180,7 +176,7 @@ def _compare(
             if min(even, chance_of_even_counts(counted[-1:], n[-1] * stated)) < part:
                 return (
                     skipped,
-                    f"at {_text(point)}, reports are more even than independent noise is",
+                    f"at {text_of(point)}, reports are more even than independent noise is",
                 )
             counted, stated, again = map(_between, (counted, stated, again))
             whole = Counts.of(law.others.size, counted[-1], stated, again, law.missed)
@@ -194,7 +190,7 @@ def _compare(
                 return skipped, _unlike(point, *ends, drawn, stated[worst])
             together[law.of_atoms].append((whole, law.narrow))
             if law.narrow.chances().min() * len(law.narrow.drawn) < part:
-                return skipped, f"at {_text(point)}, reports crowd where their density does not"
+                return skipped, f"at {text_of(point)}, reports crowd where their density does not"
     failure = share * len(points) / 4
     return skipped, _unlike_together(together[0], failure) or _unlike_together(together[1], failure)
 
@@ -217,12 +213,15 @@ def _laws(
     case: Case, point: Array, answer: float, first: Array, second: Array
 ) -> Iterator[_Law | str]:
     """Yield the laws of the atoms and of other reports at a point, or why there is none."""
-    atoms = _atoms(case, point, first)
+    atoms = atoms_of(case, point, first)
     rest = first[~np.isin(first, atoms)]
     values = np.unique(rest)
     between = values[:-1] + OFF_GRID * np.diff(values)
-    masses = np.exp(_logs(case, atoms, point))
-    only_atoms = not len(between) or bool((_logs(case, between, point) < FAINT).all())
+    masses = np.exp(logs_at(case, atoms, point))
+    # A float between values of a grid may be one of its values by chance.
+    only_atoms = not len(between) or bool(
+        (logs_at(case, between, point) < FAINT).mean() > 1 - _TIES
+    )
     if only_atoms and masses.sum() < _RECOGNIZED:
         yield "single values are too rare there"
         return
@@ -237,7 +236,7 @@ def _laws(
         yield _Law(True, edges, parts, parts, 0.0, others, narrow)
     if only_atoms:
         return
-    rare = np.union1d(_single(case, np.union1d(first, second), point), atoms)
+    rare = np.union1d(single_values(case, np.union1d(first, second), point), atoms)
     rest, others = rest[~np.isin(rest, rare)], np.where(np.isin(second, rare), np.inf, second)
     if len(np.unique(rest)) < max((1 - _TIES) * len(rest), 2):
         yield "floats are too coarse there"
@@ -249,13 +248,6 @@ def _laws(
         return
     narrow = crowds(rest, others, answer, shares, settled[2])
     yield _Law(False, edges, *settled, others, narrow)
-
-
-def _single(case: Case, values: Array, point: Array) -> Array:
-    """Return the values whose log-density is not that on both sides: atoms, however rare."""
-    ends = values, np.full_like(values, -np.inf), np.full_like(values, np.inf)
-    at, low, high = (np.fmax(_logs(case, np.nextafter(values, end), point), FAINT) for end in ends)
-    return np.asarray(values[(np.abs(low - high) < _ALIKE) & (np.abs(at - low) > _ALIKE)])
 
 
 def _unlike_together(together: list[tuple[Counts, Counts]], failure: float) -> str:
@@ -304,91 +296,11 @@ def _as_drawn(reports: Array, rng: np.random.Generator) -> Array:
     return np.asarray(by_call.reshape(-1, 1) / reports.shape[1])
 
 
-def _repeated(case: Case, points: Array, first: Array, second: Array, failure: float) -> str:
-    """Return where repeated numbers have a share other than the stated one; '' if nowhere."""
-    from scipy.special import bdtr, bdtrc  # the binomial law, faster than `scipy.stats`
-
-    n = second.shape[1]
-    for start, drawn in zip(points, first, strict=True):
-        atoms = _atoms(case, start, drawn)
-        if not len(atoms):
-            continue
-        for point, others in zip(points, second, strict=True):
-            masses = np.exp(_logs(case, atoms, point))
-            at = np.minimum(np.searchsorted(atoms, others), len(atoms) - 1)
-            hits = np.bincount(at[atoms[at] == others], minlength=len(atoms))
-            # With a slack, an atom of one point may have a density at another.
-            most = masses + _cells(case, atoms, point)
-            if getattr(case.mechanism.privacy, "delta", 0.0) > 0:
-                masses = np.where(np.isin(atoms, _single(case, atoms, point)), masses, 0.0)
-            # Each of them separately, and all together.
-            both = masses, most
-            k, stated, most = (np.append(every, every.sum()) for every in (hits, *both))
-            least, most = np.minimum(stated, 1.0), np.minimum(most, 1.0)
-            chance = 2 * np.minimum(bdtr(k, n, least), bdtrc(k - 1, n, most))
-            if stated[-1] > 1 + 1e-6:
-                return f"at {_text(point)}, numbers repeat more often than the density lets them"
-            worst = int(np.argmin(chance))
-            if chance[worst] >= failure / (4 * len(points) ** 2 * len(k)):
-                continue
-            of = "repeated numbers" if worst == len(atoms) else f"{atoms[worst]:.6g}"
-            return (
-                f"at {_text(point)}, {k[worst] / n:.2%} of reports are {of}, where"
-                f" exp(log_density) is {stated[worst]:.3g}"
-            )
-    for point, drawn, others in zip(points, first, second, strict=True):
-        alike = int((drawn == others).sum())
-        if not alike:
-            continue
-        atoms = np.union1d(_atoms(case, point, drawn), _single(case, drawn, point))
-        mass = _cells(case, drawn, point)
-        mass += np.where(np.isin(drawn, atoms), np.exp(_logs(case, drawn, point)), 0.0)
-        if at_least(alike, np.minimum(mass, 1.0)) < failure / (4 * len(points)):
-            return f"at {_text(point)}, two generators draw {alike / n:.2%} of the reports alike"
-    return ""
-
-
-def _atoms(case: Case, point: Array, drawn: Array) -> Array:
-    """Return the numbers that repeat more often than rounding to floats makes them."""
-    from scipy.stats import binom
-
-    values, counts = np.unique(drawn, return_counts=True)
-    often = counts >= (OFTEN if (counts == OFTEN - 1).sum() < OFTEN else OFTEN - 1)
-    if not often.any():
-        return values[often]
-    chance = binom.sf(counts[often] - 1, len(drawn), _cells(case, values[often], point))
-    return np.asarray(values[often][chance < _CHANCE])
-
-
-def _logs(case: Case, values: Array, point: Array) -> Array:
-    """Return the log-density at each value, or its log-probability if it is an atom."""
-    return case.mechanism.log_density(values[:, None], point[None])[:, 0]
-
-
-def _cells(case: Case, values: Array, point: Array) -> Array:
-    """Return an upper bound of the probability that a density gives each float, by rounding.
-
-    If the density diverges at 0, nothing bounds the probability of the numbers that underflow.
-    """
-    width = 2 * np.spacing(np.maximum(np.abs(values), 1.0))
-    with np.errstate(over="ignore", invalid="ignore"):
-        at = _logs(case, values, point)
-        ends = (_logs(case, np.nextafter(values, end), point) for end in (-np.inf, np.inf))
-        cells = np.minimum(width * np.exp(np.fmax.reduce([at, *ends])), 1.0)
-        near, far = (_logs(case, y * _UNDERFLOW, point) for y in (_SIDES, _SIDES * 2.0**100))
-        open_ended = np.isneginf(at) | (near - far > _DIVERGES).any()
-    return np.where((np.abs(values) < _UNDERFLOW) & open_ended, 1.0, cells)
-
-
 def _unlike(point: Array, low: float, high: float, drawn: float, stated: float) -> str:
     return (
-        f"at {_text(point)}, {drawn:.2%} of reports are from {low:.6g} to {high:.6g}, where"
+        f"at {text_of(point)}, {drawn:.2%} of reports are from {low:.6g} to {high:.6g}, where"
         f" {stated:.2%} should be"
     )
-
-
-def _text(point: Array) -> str:
-    return ", ".join(f"{coordinate:.6g}" for coordinate in np.ravel(point))
 
 
 def _settled(

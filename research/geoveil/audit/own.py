@@ -18,10 +18,10 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geoveil.audit.agreement import OFF_GRID, OFTEN
 from geoveil.audit.case import Array, Audited, Case, Scene, additive_outputs
 from geoveil.audit.catalogue import BELL, RAMP, STEP, outputs_of
 from geoveil.audit.refinement import FAINT
+from geoveil.audit.repeats import OFF_GRID, OFTEN
 from geoveil.audit.selection import Selects, far_fraction, led_pairs, worst_pair, worst_utilities
 from geoveil.gp import (
     GeoPrivacy,
