@@ -91,6 +91,8 @@ _ALIKE = 1e-3
 """The most by which log-densities of neighbouring floats differ, where neither is an atom."""
 _JUMP = 2.0
 """Factor by which a density has to change between two outputs to count as a jump."""
+_JUMPS = 16
+"""The most jumps of one law that are located."""
 _MOST = 512.0
 """The largest finite exponent; densities with a larger log-ratio count as this far apart."""
 
@@ -193,6 +195,26 @@ class Masses:
         ends = [self._density(point, cells + i) for point in (x, other) for i in (0, 1)]
         off = [abs(float(self.at(point).sum()) - 1) for point in (x, other)]
         return sum(off) + float(np.max(ends, axis=0) @ self._apart[cells]) / 2
+
+    def ends_of_jumps(self, points: Array) -> Array:
+        """Return both floats at the largest jumps of the densities of points, for outputs."""
+        rows, low, high = [], [], []
+        for row, point in enumerate(points):
+            cells = self._jumps(point)
+            ends = [self._density(point, cells + i) for i in (0, 1)]
+            largest = cells[np.argsort(np.max(ends, axis=0) * self._apart[cells])[-_JUMPS:]]
+            rows.append(np.full(len(largest), row))
+            low.append(self._outputs[self._dense[largest]])
+            high.append(self._outputs[self._dense[largest + 1]])
+        x, below, above = points[np.concatenate(rows)], np.concatenate(low), np.concatenate(high)
+        start, end = (np.exp(self._mechanism.log_density(y, x)) for y in (below, above))
+        for _ in range(_HALVINGS if len(x) else 0):
+            middle = (below + above) / 2
+            between = np.exp(self._mechanism.log_density(middle, x))
+            first = np.abs(between - start) >= np.abs(end - between)
+            below, above = np.where(first, below, middle), np.where(first, middle, above)
+            start, end = np.where(first, start, between), np.where(first, between, end)
+        return np.union1d(below, above)
 
     def _density(self, x: ArrayLike, at: NDArray[np.intp]) -> Array:
         """Return the density at some of the outputs that are no atoms."""

@@ -273,6 +273,9 @@ def _with_slack(case: Case, privacy: GeoPrivacy) -> Exact:
         if _distance((low, high)) < case.per * _THIN:
             others += [(low - n * (high - low), high + n * (high - low)) for n in _AROUND]
     masses = Masses(case.mechanism, case.outputs, case.atoms)
+    points = np.unique([point for pair in (*pairs, *others) for point in pair], axis=0)
+    if len(ends := masses.ends_of_jumps(points)):
+        masses = Masses(case.mechanism, np.union1d(case.outputs, ends), case.atoms)
     worst = 0.0
     for x, other in others:
         distance = _distance((x, other))
