@@ -103,6 +103,25 @@ class Quieter(OfNoKnownKind):
         return (super().release(x, source) + answer) // 2
 
 
+class NowAndThenFar(OfNoKnownKind):
+    """One report in 100 lies twelve scales above."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        far = round(12 * self.sound.largest_scale / self.step)
+        released = super().release(x, source)
+        return released + far if released % 100 == 0 else released
+
+
+class NowAndThenNear(OfNoKnownKind):
+    """One report in 50 has a hundredth of its noise."""
+
+    def release(self, x: Any, source: Any = None) -> Any:
+        answer = int(np.rint(float(self.query.value(np.asarray(x))) / self.step))
+        released = super().release(x, source)
+        near = answer + (released - answer) // 100
+        return near if released % 50 == 0 else released
+
+
 @pytest.mark.deep(rest=4)
 @pytest.mark.parametrize(
     ("kind", "releases", "agrees"),
@@ -115,6 +134,8 @@ class Quieter(OfNoKnownKind):
         (OfOneSeed, 2_000, False),
         (OfFewSeeds, 8_000, False),
         (Quieter, 30_000, False),
+        (NowAndThenFar, 30_000, False),
+        (NowAndThenNear, 50_000, False),
     ],
 )
 def test_releases_without_a_known_law_are_compared_with_what_is_simulated(kind, releases, agrees):

@@ -48,6 +48,7 @@ from geoveil.audit.dependence import (
 from geoveil.audit.digits import digits
 from geoveil.audit.draw_points import points_afar, points_along, points_beside
 from geoveil.audit.laws import Placed, placed, variance_of
+from geoveil.audit.unknown_laws import unlike_simulated
 from geoveil.gp import (
     AdditiveMechanism,
     Mechanism,
@@ -75,8 +76,8 @@ _TAILS = 2.0 ** -np.arange(6, 15)
 _LEVELS = 14
 _NEAR = 2.0 ** -np.arange(5, 41)
 """Probabilities of places about the middle, where the answer is without noise, and at 0."""
-_NOISY, _COARSE = 1e3, 16
-"""The least noise, in grid steps, for which a density, and equal reports, are compared."""
+_NOISY = 1e3
+"""The least noise, in grid steps, for which a density is compared."""
 _ROUND = np.array([-1, 0, 1])
 """Integers at the answer without noise, whose mean is a double."""
 _TESTS = 10
@@ -168,7 +169,7 @@ def draws_of(case: Case, releases: int, seed: int, failure: float) -> Draws | No
         near = np.rint(answer).astype(np.int64) + _ROUND[(..., *[None] * answer.ndim)]
         place = placed(stated, point, np.concatenate([drawn, near, middle[None]]))
         if place is None:
-            fault = _unlike_simulated(mechanism, points, reports, halves, failure, rng)
+            fault = unlike_simulated(mechanism, points, reports, halves, failure, rng)
             return Draws(sum(map(len, reports)), not fault, fault)
         where.append(place.of(slice(len(drawn))))
         if own and isinstance(mechanism, QueryMechanism):
@@ -288,53 +289,6 @@ def _refused(
     for half, other in (device, (first, second), *ways):  # of a person, and by way of drawing
         fault = fault or _follows(half, other, own, share / 4, rng)
     return fault or digits(reports, where, halves, share)
-
-
-def _unlike_simulated(
-    mechanism: Any,
-    points: Array,
-    reports: list[Integers],
-    halves: list[int],
-    failure: float,
-    rng: np.random.Generator,
-) -> str:
-    """Return how reports differ from as many simulated ones, in words; '' if they don't.
-
-    Of two counts that should be alike the first is binomial, given their sum. Distribution
-    functions differ by at most Bretagnolle's inequality (1980), for reports of different laws.
-    """
-    from scipy.stats import binom
-
-    counts = np.zeros((2, 2), dtype=np.int64)  # [without noise or drawn alike, released or not]
-    samples: list[tuple[Array, Array]] = []
-    for point, drawn, half in zip(points, reports, halves, strict=True):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotPrivateWarning)
-            again = mechanism.simulate(np.repeat(point[None], len(drawn), axis=0), rng)
-        simulated = np.rint(np.reshape(again, drawn.shape) / mechanism.step)
-        quiet = np.reshape(mechanism.mean(point[None])[0], drawn.shape[1:]) / mechanism.step
-        both = drawn - quiet, simulated - quiet
-        samples.append(both)
-        if both[1].std(axis=0).max() < _COARSE:
-            continue  # without noise, all are equal
-        for side, (noise, made) in enumerate(zip(both, (drawn, simulated), strict=True)):
-            counts[0, side] += int((np.abs(noise) <= 1.5).reshape(len(noise), -1).all(axis=1).sum())
-            counts[1, side] += int(same(made[:half], made[half:]).sum())
-    samples.append(tuple(map(np.concatenate, zip(*samples, strict=True))))  # type: ignore[arg-type]
-    for released, simulated in samples:
-        n = len(released)
-        most = 2 * math.sqrt((1 + math.log(16 * released[0].size * len(samples) / failure)) / 2 / n)
-        for noise, other in zip(released.reshape(n, -1).T, simulated.reshape(n, -1).T, strict=True):
-            at, ordered, share = np.sort(noise), np.sort(other), np.arange(1, n + 1) / n
-            low, high = (np.searchsorted(ordered, at + off, "right") / n for off in (-1, 1))
-            if max((share - high).max(), (low - share).max()) > most:
-                return f"{n} reports are spread differently from as many simulated ones"
-    for what, (mine, others) in zip(
-        ("are the answer without noise", "are drawn alike by two generators"), counts, strict=True
-    ):
-        if binom.sf(mine - 1, mine + others, 0.5) < failure / 4:
-            return f"{mine} reports {what}, where {others} simulated ones are"
-    return ""
 
 
 def at_least(count: int, chances: Array) -> float:
