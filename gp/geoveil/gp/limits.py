@@ -8,7 +8,7 @@ from geoveil.gp.errors import ParameterError
 from geoveil.gp.report_moments import ReportMoments
 from geoveil.gp.reprs import ReprByArguments
 
-_STRAYS = 10
+_STRAYS = 5
 """Distance of a person, in ranges of means, from which on noise may move a mean both ways."""
 
 FindsMoments = Callable[[], ReportMoments | None]
