@@ -328,8 +328,8 @@ def test_what_is_from_one_reading_is_said_in_a_sentence_and_added_up_once(words,
     (epoch,) = {receipt.epoch for receipt in receipts}
     shown = words("client", "history", "--state-dir", directory, to_server=False)
     sentence = (
-        f"3 answered from one reading of 'household income', in the epoch from {epoch:%Y-%m-%d} on:"
-        " together they cost at most ε = 0.5 per 8000 dollar"
+        f"3 answers tell of the reading of 'household income' in the epoch from {epoch:%Y-%m-%d}"
+        " on: it cost ε = 0.5 per 8000 dollar, once"
     )
     assert sentence in shown
     assert "spent on 'household income' in all: ε = 0.5 per 8000 dollar" in shown

@@ -141,13 +141,7 @@ def history(
     )
     out.tell_all(
         _summary(counts),
-        *(
-            f"{count} answered from one reading of {attribute!r}, in the epoch from"
-            f" {epoch:%Y-%m-%d} on: together they cost at most {privacy}"
-            for (attribute, epoch, privacy), count in Counter(
-                filter(None, map(_reading, receipts))
-            ).items()
-        ),
+        *_of_readings(receipts),
         *_spent(receipts),
     )
 
@@ -215,13 +209,34 @@ def _state(
     return state
 
 
+def _of_readings(receipts: Iterable[Receipt]) -> Iterator[str]:
+    """Yield how many answers tell of each reading, an extrapolated one of two, and its cost."""
+    prices: dict[tuple[str, str, datetime], GeoPrivacy] = {}
+    counts = Counter[tuple[str, str, datetime]]()
+    for receipt in receipts:
+        if receipt.epoch is not None:
+            prices[_reading(receipt, receipt.epoch)] = receipt.privacy
+        told = (receipt.before, receipt.epoch)
+        counts.update(_reading(receipt, began) for began in told if began is not None)
+    for reading, count in counts.items():
+        attribute, _, began = reading
+        tell = "1 answer tells" if count == 1 else f"{count} answers tell"
+        yield (
+            f"{tell} of the reading of {attribute!r} in the epoch from {began:%Y-%m-%d} on: it cost"
+            f" {prices[reading]}, once"
+        )
+
+
 def _spent(receipts: Iterable[Receipt]) -> Iterator[str]:
     """Yield the total cost of each metric space, and the ε between any two of its values.
 
     What is of one reading counts once.
     """
     by_space: dict[tuple[str, str], list[Charge]] = {}
-    of_own_cost = {_reading(receipt) or receipt.report_id: receipt for receipt in receipts}
+    of_own_cost = {
+        _reading(receipt, receipt.epoch) if receipt.epoch else receipt.report_id: receipt
+        for receipt in receipts
+    }
     for receipt in of_own_cost.values():
         for charge in receipt.charges:
             by_space.setdefault((charge.attribute, charge.privacy.unit), []).append(charge)
@@ -231,10 +246,9 @@ def _spent(receipts: Iterable[Receipt]) -> Iterator[str]:
         yield f"spent on {attribute!r} in all: {total}{far}"
 
 
-def _reading(receipt: Receipt) -> tuple[str, datetime, GeoPrivacy] | None:
-    """Return the attribute, epoch and privacy of a reading; None for a report of its own noise."""
-    epoch = receipt.epoch
-    return None if epoch is None else (receipt.attribute, epoch, receipt.privacy)
+def _reading(receipt: Receipt, began: datetime) -> tuple[str, str, datetime]:
+    """Return the attribute, unit and epoch of a reading of which a report tells."""
+    return receipt.attribute, receipt.privacy.unit, began
 
 
 def _values(receipt: Receipt) -> str:

@@ -96,8 +96,11 @@ class Receipt:
     failure: str | None = None
     """The reason for the last failure to send it, if it is still pending."""
     epoch: datetime | None = None
-    """The start of the epoch of its reading, whose answers cost `privacy` together. None if the
-    report has its own noise."""
+    """The start of the epoch of its reading, which costs `privacy` once for all answers from it.
+    None if the report has its own noise."""
+    before: datetime | None = None
+    """The start of the epoch of the earlier reading, paid for as well, of which an extrapolated
+    answer also tells; otherwise None."""
     departs: datetime | None = None
     """The earliest time to send it, uniform in its campaign's window; None for at once."""
     fresh: bool = field(default=False, compare=False)
@@ -117,6 +120,7 @@ class Receipt:
                 for answer, value in zip(self.answers, self.perturbed, strict=True)
             ],
             "epoch": self.epoch and self.epoch.isoformat(),
+            "before": self.before and self.before.isoformat(),
             "drawn": self.drawn.isoformat(),
             "departs": self.departs and self.departs.isoformat(),
             "sent": self.sent and self.sent.isoformat(),
@@ -279,6 +283,7 @@ class Entry:
             failure=self.failure if self.status is DeliveryStatus.PENDING else None,
             fresh=self.fresh,
             epoch=made.epoch,
+            before=made.before,
             departs=made.departs,
         )
 

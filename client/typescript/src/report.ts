@@ -31,10 +31,12 @@ export interface Receipt {
    */
   readonly charges: readonly Charged[];
   /**
-   * The start of the epoch whose perturbed value answered: all answers from it together cost its charge.
-   * Undefined: the report has its own noise.
+   * The start of the epoch whose perturbed value answered: it cost the charge once, for all answers from
+   * it. Undefined: the report has its own noise.
    */
   readonly epoch: Date | undefined;
+  /** The start of an earlier epoch, paid for as well, of whose perturbed value an extrapolated answer also tells. */
+  readonly before: Date | undefined;
   /** Whether it was drawn just now, by the call that returned it. */
   readonly fresh: boolean;
   readonly drawn: Date;
@@ -77,6 +79,7 @@ export function receiptOf(entry: Entry, fresh = false): Receipt {
     answers: answers.map(({ queryIndex, value }) => ({ queryIndex, value, perturbed: Number(value) * 2 ** (entry.exponents?.[queryIndex] ?? entry.stepExponent) })),
     charges: entry.charges,
     epoch: date(entry.epochUs),
+    before: date(entry.beforeUs),
     fresh,
     drawn: date(entry.drawnUs)!,
     status: entry.status,
