@@ -42,6 +42,7 @@ from geoveil.client import (
 )
 from geoveil.client.contributions import DeliveryStatus
 from geoveil.client.device_session import DeviceSession
+from geoveil.client.journal import Journal
 from geoveil.client.report_sender import Local, ReportSender, Request
 from geoveil.client.reports import ReportBuilder
 from geoveil.gp import GeoPrivacy, Threshold
@@ -187,16 +188,32 @@ def working(sender: ReportSender, left: list[bytes]) -> Iterator[None]:
                 result = collector_pb2.SubmitReportsResponse(results=[counted])
 
 
-@pytest.mark.parametrize(("look_s", "again"), [(60.0, 0), (math.inf, 2)], ids=["", "control"])
+@pytest.mark.parametrize(
+    ("steps", "asleep", "looks", "look_s", "again"),
+    [
+        (2, False, True, 60.0, 0),
+        (2, True, True, 60.0, 0),
+        (2, True, False, 60.0, 3),
+        (8, False, True, 60.0, 1),
+        (8, False, True, math.inf, 2),
+    ],
+    ids=["", "whose clock stood still", "control", "while sending", "control while sending"],
+)
 def test_a_process_that_was_stopped_sends_nothing_that_another_has_sent(
-    look_s, again, monkeypatch, tmp_path
+    steps, asleep, looks, look_s, again, monkeypatch, tmp_path
 ):
+    """It stops when it knows what waits, or as it sends the second of three reports."""
     monkeypatch.setattr(report_sender, "_LOOK_S", look_s)
+    if not looks:
+        monkeypatch.setattr(Journal, "mark_sent", lambda _, entries, at: entries)
     clock = [0.0]
-    timing = Timing(clock=lambda: clock[0], now=lambda: OPENS + timedelta(seconds=clock[0]))
+    timing = Timing(
+        clock=lambda: 0.0 if asleep else clock[0],
+        now=lambda: OPENS + timedelta(seconds=clock[0]),
+    )
     policy = Policy({"income": Limit(campaign=dollars(1), lifetime="unbounded")})
     draw = Random(1)
-    asked = [next(campaigns(draw)) for _ in range(2)]
+    asked = [next(campaigns(draw)) for _ in range(3)]
     senders = []
     for _ in range(2):
         session = DeviceSession(
@@ -215,14 +232,14 @@ def test_a_process_that_was_stopped_sends_nothing_that_another_has_sent(
         session.contribute(named.campaign_id, 50_000.0)
     left: list[bytes] = []
     stopped = working(senders[0], left)
-    for _ in range(2):  # it has looked at what waits
+    for _ in range(steps):
         next(stopped)
     for _ in working(senders[1], left):
         pass
-    assert len(left) == 2
+    assert len(left) == 3
     clock[0] += 40 * 86_400.0
     for _ in stopped:
         pass
-    assert len(left) == 2 + again
+    assert len(left) == 3 + again
     for sender in senders:
         sender._journal.close()

@@ -210,15 +210,19 @@ class Journal:
         """Return the entries that wait for sending, oldest first."""
         return self._every(PENDING, CHARGED_PENDING)
 
-    def mark_sent(self, entries: Iterable[Entry], at: datetime) -> None:
-        """Record durably that entries are about to leave."""
+    def mark_sent(self, entries: Iterable[Entry], at: datetime) -> list[Entry]:
+        """Record durably that entries are about to leave; return those that still wait."""
+        waiting = []
         with self._file.transaction(writes=True) as connection:
             for entry in entries:
                 made = entry.contribution
                 kept = _find(connection, made.campaign_id, made.period)
-                if kept is not None and kept.sent is None:
-                    _change(connection, replace(kept, sent=at))
+                if kept is not None and kept.status is DeliveryStatus.PENDING:
+                    waiting.append(entry)
+                    if kept.sent is None:
+                        _change(connection, replace(kept, sent=at))
         self._file.sync()
+        return waiting
 
     def record_outcome(self, outcome: Entry) -> None:
         """Record how an entry was settled, or why sending it failed; its status never decreases."""

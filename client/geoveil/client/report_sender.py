@@ -314,7 +314,7 @@ class ReportSender:
         backoff.retain(campaigns)
         ready = set(filter(backoff.ready, campaigns))
         counts = {DeliveryStatus.ACKNOWLEDGED: 0, DeliveryStatus.REJECTED: 0}
-        waits, together = list(waiting), 1
+        waits, together, settled = list(waiting), 1, 0
         # Another process may have sent them meanwhile, long before, if this one was stopped.
         recent = Deadline(_LOOK_S, self._timing.clock)
         while waits and recent.remaining_s():
@@ -322,7 +322,9 @@ class ReportSender:
             del waits[:together]
             if leaving:
                 mark = partial(self._journal.mark_sent, leaving, self._timing.now())
-                yield Local(mark, durable)
+                settled += len(leaving)
+                leaving = yield Local(mark, durable)
+                settled -= len(leaving)
             for entry in leaving:
                 campaign_id = entry.contribution.campaign_id
                 if campaign_id not in ready or not recent.remaining_s():
@@ -351,7 +353,7 @@ class ReportSender:
         done = FlushResult(
             acknowledged=counts[DeliveryStatus.ACKNOWLEDGED],
             rejected=counts[DeliveryStatus.REJECTED],
-            pending=len(waiting) + len(later) - sum(counts.values()),
+            pending=len(waiting) + len(later) - sum(counts.values()) - settled,
         )
         return done, later
 

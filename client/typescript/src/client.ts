@@ -435,7 +435,7 @@ export class Client {
     });
     const told = new Set([backoff, this.#backoff]);
     backoff.retain(new Set(waiting.map((entry) => entry.campaignId)));
-    let [acknowledged, rejected] = [0, 0];
+    let [acknowledged, rejected, settled] = [0, 0, 0];
     for (const entry of waiting) {
       const { campaignId } = entry;
       if (!backoff.ready(campaignId)) continue;
@@ -444,9 +444,11 @@ export class Client {
       let marked: Entry = entry;
       try {
         const report = await this.#complete(entry, left());
-        if (report) {
-          marked = { ...entry, ...(report !== entry.report && { complete: report }), sentUs: entry.sentUs ?? this.#nowUs().toString() };
-          if (!entry.sentUs) await this.#settle(marked);
+        if (report) marked = { ...entry, ...(report !== entry.report && { complete: report }), sentUs: entry.sentUs ?? this.#nowUs().toString() };
+        // Another client may have sent it since, long before: a window would not count it now.
+        if (!(await this.#settle(marked, !entry.sentUs && report !== undefined))) {
+          settled += 1;
+          continue;
         }
         const outcome = report ? outcomeOf(await this.#transport.submit(campaignId, unhex(entry.digest)!, unhex(report)!, left())) : TAKEN;
         if (!outcome) throw new TransportError("unknown");
@@ -461,15 +463,17 @@ export class Client {
         await this.#settle({ ...marked, failure: failure.status });
       }
     }
-    return { acknowledged, rejected, pending: waiting.length - acknowledged - rejected };
+    return { acknowledged, rejected, pending: waiting.length - acknowledged - rejected - settled };
   }
 
-  /** Record the outcome of a report, settled now, unless another tab already has. */
-  async #settle(entry: Entry): Promise<void> {
-    await this.#storage.exclusively(async (journal) => {
+  /** Record a report's departure or outcome, settled now, unless another tab has settled it; return whether it waited. */
+  async #settle(entry: Entry, changed = true): Promise<boolean> {
+    return await this.#storage.exclusively(async (journal) => {
       const now = (await journal.entries()).find((e) => e.campaignId === entry.campaignId && e.period === entry.period);
       const settled = entry.status !== "pending" && { settledUs: this.#nowUs().toString() };
-      if (now?.status === "pending") await journal.settle({ ...entry, ...settled });
+      if (now?.status !== "pending") return false;
+      if (changed) await journal.settle({ ...entry, ...settled });
+      return true;
     });
   }
 

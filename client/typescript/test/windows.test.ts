@@ -5,8 +5,10 @@ import { createHash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { create } from "@bufbuild/protobuf";
 import { Client } from "../src/client.js";
 import { GeoveilError } from "../src/errors.js";
+import { type ReportResult, ReportResultSchema, ReportStatus } from "../src/gen/geoveil/proto/v1/report_pb.js";
 import { exactRate } from "../src/gp/mechanism.js";
 import { Rational, ZERO } from "../src/exact/rational.js";
 import { FileStorage } from "../src/node.js";
@@ -120,6 +122,50 @@ test("no schedule tells more in a window than it permits; counted by draws, some
     wrong += Number(exceeded(await lived(random, byDraw(kept), kept)));
   }
   assert.ok(wrong > 0, "the search finds nothing");
+});
+
+test("a client on a slow network sends nothing that another has sent, and a window has room for more", async () => {
+  const envelopes = Object.fromEntries(
+    ["a", "b", "c"].map((id) => [id, incomes(id, { rate: dollars(0.5), nests: false, step_exponent: -26, every_us: null, extrapolated: false }, OPENS * 1000, 7 * DAY * 1000)]),
+  );
+  const window = { limit: dollars(1), lengthMs: DAY / 24 };
+  const policy = new Policy({ limits: { "household income": { campaign: dollars(1), windows: [window] } } });
+  for (const control of [false, true]) {
+    const kept = new MemoryStorage();
+    // In the control a client sees the reports as they were when it looked first: all wait.
+    const first = new Map<string, Entry>();
+    const seen = (work: Parameters<Storage["exclusively"]>[0]) => (journal: Journal) =>
+      work({
+        ...journal,
+        entries: async () => (await journal.entries()).map((e) => first.get(e.campaignId) ?? first.set(e.campaignId, e).get(e.campaignId)!),
+      });
+    const stale: Storage = { persistent: false, exclusively: <T>(work: (journal: Journal) => Promise<T>) => kept.exclusively(seen(work)) as Promise<T> };
+    let now = OPENS + DAY;
+    const told: Telling[] = [];
+    let meanwhile: (() => Promise<void>) | undefined;
+    const submit = async (draw: string): Promise<ReportResult> => {
+      told.push({ at: now, draw, privacy: dollars(0.5) });
+      const slow = meanwhile;
+      meanwhile = undefined;
+      await slow?.();
+      return create(ReportResultSchema, { status: ReportStatus.ACCEPTED });
+    };
+    const device = (storage: Storage): Client =>
+      new Client({ server: { ...publishing(envelopes), submit }, policy, storage, background: false, releaseFloorMs: 0, now: () => now });
+    const [slow, quick] = [device(control ? stale : kept), device(kept)];
+    for (const id of ["a", "b"]) await quick.contribute(id, 50_000);
+    meanwhile = async () => {
+      await quick.flush();
+      now += 2 * window.lengthMs;
+      await quick.contribute("c", 50_000);
+      await quick.flush();
+      now += window.lengthMs / 2;
+    };
+    const { pending } = await slow.flush();
+    assert.equal(pending, 0);
+    assert.equal(told.filter(({ draw }) => draw === "b").length, control ? 2 : 1);
+    assert.equal(exceeded({ window: { ...window, limit: dollars(0.5) }, told: told.filter(({ at }) => at > OPENS + DAY) }), control);
+  }
 });
 
 test("what another version kept is refused, and stays as it is", async () => {
