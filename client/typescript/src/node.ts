@@ -1,7 +1,7 @@
 /** A device's storage on disk in Node, with the guarantees of a browser's database. */
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { constants } from "node:fs";
-import { mkdir, open, readFile, stat, truncate, unlink, writeFile } from "node:fs/promises";
+import { link, mkdir, open, readFile, stat, truncate, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { GeoveilError } from "./errors.js";
 import { type Entry, type Journal, type Pinned, type Storage, VERSION } from "./storage.js";
@@ -58,16 +58,16 @@ export class FileStorage implements Storage {
   async #lock(lock: string): Promise<void> {
     const end = Date.now() + PATIENCE_MS;
     for (;;) {
-      if (await made(lock, await identity(process.pid), this.folder)) return;
-      const owner = await readFile(lock, "utf8").catch(() => "");
-      if (owner && owner !== (await identity(Number(owner.split(" ")[0])))) {
+      if (await made(lock, this.folder)) return;
+      const owner = await deadOwner(lock);
+      if (owner !== undefined) {
         // Only the holder of this second file removes a dead process's lock, so that nobody removes the
         // next holder's.
         const mine = `${lock}.left`;
-        if (await made(mine, "", this.folder)) {
-          if ((await readFile(lock, "utf8").catch(() => "")) === owner) await unlink(lock).catch(() => undefined);
+        if (await made(mine, this.folder)) {
+          if ((await readFile(lock, "utf8").catch(() => undefined)) === owner) await unlink(lock).catch(() => undefined);
           await unlink(mine).catch(() => undefined);
-        }
+        } else if ((await deadOwner(mine)) !== undefined) await unlink(mine).catch(() => undefined);
       }
       if (Date.now() > end) {
         throw new GeoveilError("storage", `the storage at ${this.folder} is in use by another process`);
@@ -135,15 +135,29 @@ export class FileStorage implements Storage {
   };
 }
 
-/** Make a file, unless there is one; return whether it was made. */
-async function made(path: string, text: string, folder: string): Promise<boolean> {
+/**
+ * Make a file that names this process, unless there is one; return whether it was made. It is never without
+ * the name, whenever the process dies.
+ */
+async function made(path: string, folder: string): Promise<boolean> {
+  const named = `${path}.${process.pid}.${randomUUID()}`;
   try {
-    await writeFile(path, text, { flag: "wx", mode: 0o600 });
+    await writeFile(named, await identity(process.pid), { flag: "wx", mode: 0o600 });
+    await link(named, path);
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
     throw unusable(folder, error);
+  } finally {
+    await unlink(named).catch(() => undefined);
   }
+}
+
+/** The dead process that a file names, "" if it names none, as after a power failure; undefined: no file, or a live one. */
+async function deadOwner(path: string): Promise<string | undefined> {
+  const owner = await readFile(path, "utf8").catch(() => undefined);
+  if (!owner) return owner;
+  return owner === (await identity(Number(owner.split(" ")[0]))) ? undefined : owner;
 }
 
 /** A process's number and, if the system tells it, start; "" if there is none. */

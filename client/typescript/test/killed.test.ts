@@ -1,13 +1,14 @@
 /** A form in processes of its own: killed at every step, cut off in the middle of a write, and raced. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, readFileSync, truncateSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { hex } from "../src/envelope.js";
 import { CampaignEnvelopeSchema } from "../src/gen/geoveil/proto/v1/campaign_pb.js";
+import { FileStorage } from "../src/node.js";
 import { emptyFolder, vectors } from "./files.js";
 import { bytesOf } from "./tuples.js";
 
@@ -84,6 +85,29 @@ test("a form that is cut off by a full disk is refused at once", { skip: process
   assert.match(stderr, /the storage at .* can't be used: EFBIG/);
   assert.equal(sent(folder).length, 0);
   leftOnce(folder, await lived(folder, 300));
+});
+
+/** Whether a folder opens within a second that has these files; one that doesn't is let go. */
+async function opens(files: Record<string, string>): Promise<boolean> {
+  const folder = emptyFolder();
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  const opening = FileStorage.open(folder).then(() => true);
+  const opened = await Promise.race([opening, new Promise<boolean>((resolve) => setTimeout(() => resolve(false), 1000))]);
+  for (const name of opened ? [] : Object.keys(files)) unlinkSync(join(folder, name));
+  assert.ok(await opening);
+  assert.deepEqual(readdirSync(folder), []);
+  return opened;
+}
+
+test("whatever a process that dies leaves of its lock, another one goes on; a living one's holds", { skip: process.platform !== "linux" }, async () => {
+  const lock = "journal.lock";
+  for (const owner of ["", "999999999 1", `${process.pid} 1`]) {
+    assert.ok(await opens({ [lock]: owner }), owner);
+    for (const remover of ["", "999999998 1"]) assert.ok(await opens({ [lock]: owner, [`${lock}.left`]: remover }));
+  }
+  const stat = readFileSync("/proc/self/stat", "utf8");
+  const living = `${process.pid} ${stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]}`;
+  assert.ok(!(await opens({ [lock]: living })));
 });
 
 test("processes that race draw the whole form once", async () => {
