@@ -287,7 +287,7 @@ def test_a_window_counts_a_reading_for_which_the_campaign_has_paid():
     history = ListHistory(epochs={("c", T0)})
     with pytest.raises(BudgetExceeded) as raised:
         check(None, limit, history, campaign_id="c", attribute="income", now=T0, kept=[reading])
-    assert raised.value.scope == "any 1:00:00"
+    assert raised.value.scope == "any 0.0416666 days"
 
 
 def test_a_window_has_room_when_slack_has_left_it():
@@ -308,5 +308,5 @@ def test_budgets_list_every_limit_over_all_campaigns():
     ]
     assert found == [
         ("income", "lifetime", dollars(7), 1.5),
-        ("income", "any 1:00:00", dollars(1, 500), 0.25),
+        ("income", "any 0.0416666 days", dollars(1, 500), 0.25),
     ]

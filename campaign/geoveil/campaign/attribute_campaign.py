@@ -123,7 +123,9 @@ class AttributeCampaign(Campaign):
     privacy: GeoPrivacy
     """The stated guarantee, in the unit of the attribute. A report spends `report_privacy`."""
     step_exponent: int | None = None
-    """The public grid is 2 to this power; by default the finest that a mechanism needs."""
+    """The public grid is 2 to this power; by default the finest that a mechanism needs. A coarser
+    one rounds every answer, which moves a mean by up to half of a step, and one of extrapolated
+    answers by up to two steps."""
     readings: Readings | None = None
     """The schedule of readings; None: unless the policy differs, each report is perturbed anew."""
 

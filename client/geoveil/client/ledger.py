@@ -12,9 +12,10 @@ from fractions import Fraction
 from operator import itemgetter
 from typing import Protocol, TypeAlias
 
+from geoveil.campaign import days_in
 from geoveil.client.contributions import Reading, ReadingKey
 from geoveil.client.errors import BudgetExceeded
-from geoveil.client.limits import Limit, in_days
+from geoveil.client.limits import Limit
 from geoveil.gp import GeoPrivacy, compose
 
 
@@ -187,7 +188,7 @@ def _scopes(limit: Limit, campaign_id: str | None, now: datetime) -> Iterator[_S
         yield _Scope("lifetime", limit.lifetime)
     for window in limit.windows:
         yield _Scope(
-            f"any {in_days(window.length)}",
+            f"any {days_in(window.length)}",
             window.limit,
             length=window.length,
             after=_shifted(now, -window.length),

@@ -90,7 +90,7 @@ class Epoch:
         return self.privacy if self.finest is None else self.finest
 
     def __str__(self) -> str:
-        days, twice = in_days(self.length), exactly(self.privacy.repeated(2))
+        days, twice = days_in(self.length), exactly(self.privacy.repeated(2))
         return say("epoch", days=days, privacy=exactly(self.privacy), twice=twice)
 
 
@@ -174,11 +174,6 @@ def _check_length(length: object) -> None:
         raise ParameterError(
             "length", str(length), f"a timedelta > 0 and at most {LONGEST.days:,} days"
         )
-
-
-def in_days(length: timedelta) -> str:
-    """Return a duration in words, in days if it is at least one, rounded down."""
-    return days_in(length) if length >= timedelta(days=1) else str(length)
 
 
 def exceeds(asked: GeoPrivacy, most: GeoPrivacy) -> bool:

@@ -19,12 +19,13 @@ from geoveil.campaign import (
     PointField,
     PublicKey,
     Readings,
+    days_in,
     encode,
     require_attribute,
     to_one,
 )
 from geoveil.client.errors import PolicyRefused, exactly
-from geoveil.client.limits import Epoch, Limit, check_limit, exceeds, in_days
+from geoveil.client.limits import Epoch, Limit, check_limit, exceeds
 from geoveil.client.values import Choice, ValueKind, kind_of
 from geoveil.gp import GeoPrivacy, LocalPrivacy, ParameterError, ReprByArguments, validation
 from geoveil.proto.v1 import campaign_pb2 as pb
@@ -307,8 +308,8 @@ class Policy(ReprByArguments):
             raise PolicyRefused(
                 campaign.campaign_id,
                 "cohort of a device",
-                f"which of {readings.cohorts} parts of {in_days(readings.every)} it begins in",
-                f"of {limit.cohorts} parts of {in_days(length)}" if limit.cohorts else "none",
+                f"which of {readings.cohorts} parts of {days_in(readings.every)} it begins in",
+                f"of {limit.cohorts} parts of {days_in(length)}" if limit.cohorts else "none",
             )
 
     def _check_origin(self, campaign: Campaign, signer: PublicKey | None) -> None:

@@ -240,6 +240,7 @@ test("what people are told is what Python says", () => {
       " 91 days touch two of them.",
   );
   assert.ok(new Readings(60_000_000n, false, 0).toString().startsWith("Your value is read and perturbed once in each stretch of 0.000694444 days, "));
+  assert.ok(describeEpoch({ ...yearly, lengthMs: 60_000 }).startsWith("read once in each stretch of 0.000694444 days, "));
   assert.equal(
     new Readings(BigInt(91 * DAY) * 1000n, true, 13).telling,
     "Your device also tells in which of 13 parts of 91 days its stretches begin. That stays the same, and distinguishes your" +
