@@ -32,7 +32,9 @@ from geoveil.gp import (
     Threshold,
     UnsupportedError,
 )
+from geoveil.gp.exact import release_integers
 from geoveil.gp.queries.profiles import Smoothstep
+from geoveil.gp.randomness import LazyUniform
 
 Array = NDArray[np.float64]
 ALPHA = 1e-6
@@ -205,6 +207,34 @@ def test_coarser_integers_are_those_of_sixty_digits(oracles, k, coarse):
             for axis in range(k):
                 ideal = point[axis] * mp.mpf(nested.finer.step) + coarse * rest[axis]
                 assert released[axis] == oracles.round_to_grid(ideal, nested.coarser.step)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_a_finer_grid_does_not_show_where_the_rest_is_0(k):
+    """The same integers as on the grid of the finer noise, told in smaller steps, within 64 bits.
+
+    Control: rounded to the smaller steps, only those with a rest of 0 would be multiples.
+    """
+    finer = laplace(PER["finer"], k)
+    own, small, least = (
+        Coarsening(finer, laplace(PER["coarser"], k, step=finer.step * smaller))
+        for smaller in (1.0, 2.0**-9, 2.0**-60)
+    )
+    assert own.coarser.step == finer.step
+    multiples = 0
+    for seed in range(100):
+        point = (10**5 + seed, -7, 3)[:k]
+        on_own = own.release(point, SeededSource(seed))
+        assert small.release(point, SeededSource(seed)) == tuple(2**9 * x for x in on_own)
+        ends = (min(max(2**60 * x, -(2**63)), 2**63 - 1) for x in on_own)
+        assert least.release(point, SeededSource(seed)) == tuple(ends)
+        source = SeededSource(seed)
+        uniforms = [LazyUniform(source) for _ in range({1: 2, 2: 5, 3: 5}[k])]
+        plain = release_integers(
+            uniforms, lambda u, z=point: small._moved(z, u), small.coarser.step_exponent
+        )
+        multiples += all(x % 2**9 == 0 for x in plain)
+    assert 0 < multiples < 60
 
 
 LINE = laplace(1.0)

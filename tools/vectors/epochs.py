@@ -105,7 +105,7 @@ def epoch_vectors() -> list[dict[str, Any]]:
                 readings.append(tuple(near))
             told["cases"].append(_nested(campaign, rate, readings, f"{name}/{i}", given))
         found.append(told)
-    found.append(_beyond_64_bits())
+    found += [_beyond_64_bits(), _finer_than_the_reading()]
     return [*found, *_envelopes(), *_sequences()]
 
 
@@ -128,6 +128,25 @@ def _beyond_64_bits() -> dict[str, Any]:
     ]
     assert {case["answers"][0][1] for case in cases} == {str(2**63 - 1), str(-(2**63))}
     return {"name": "beyond 64 bits", "campaign": encode(campaign).hex(), "cases": cases}
+
+
+def _finer_than_the_reading() -> dict[str, Any]:
+    """Return points told in smaller steps than those of the readings."""
+    campaign = small_campaign(
+        "small-steps",
+        title="small steps",
+        privacy=_dollars(0.5),
+        mechanism=PlanarLaplaceSpec(1),
+        readings=Readings(every=_LENGTH),
+        step_exponent=-40,
+    )
+    rate = _dollars(1.0)
+    step = PlanarLaplace(rate, 1).step
+    cases = [
+        _nested(campaign, rate, [(round(z / step),)] * 2, f"small steps/{z}")
+        for z in (50_000.0, -4_000.5)
+    ]
+    return {"name": "small steps", "campaign": encode(campaign).hex(), "cases": cases}
 
 
 def _envelopes() -> Iterator[dict[str, Any]]:

@@ -80,7 +80,8 @@ class Coarsening:
     def release(self, point: Sequence[int], source: RandomSource | None = None) -> tuple[int, ...]:
         """Return the point of the coarser guarantee: integers k that stand for k·`coarser.step`.
 
-        It is the ideal sum of the point and the rest, correctly rounded [MATH §10].
+        It is the ideal sum of the point and the rest, correctly rounded [MATH §10] to the coarser
+        of both grids: a finer one would show where the rest is 0, and so the point itself.
 
         Raises:
             ParameterError: if the point is not k integers of 64 bits.
@@ -88,9 +89,10 @@ class Coarsening:
         source = chosen_source(source)
         uniforms = [LazyUniform(source) for _ in range(_RESTS[self.dimension][0])]
         start = _require_released(point, self.finer)
-        return release_integers(
-            uniforms, lambda u: self._moved(start, u), self.coarser.step_exponent
-        )
+        exponent = max(self.finer.step_exponent, self.coarser.step_exponent)
+        shift = exponent - self.coarser.step_exponent
+        moved = release_integers(uniforms, lambda u: self._moved(start, u), exponent)
+        return tuple(min(max(k << shift, INT64_MIN), INT64_MAX) for k in moved)
 
     def simulate(self, points: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return coarser points from finer ones, in their shape and float64. NOT private."""

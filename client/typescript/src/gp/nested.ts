@@ -3,7 +3,7 @@ import { type BitSource, LazyUniform } from "../exact/bits.js";
 import { log, sqrt, turn } from "../exact/elementary.js";
 import { constant, HALF, type Interval, NOUGHT, ONE, piecewise } from "../exact/interval.js";
 import { Rational } from "../exact/rational.js";
-import { releaseIntegers } from "../exact/release.js";
+import { releaseIntegers, saturated } from "../exact/release.js";
 import { direction, exactRate, type PlanarLaplace } from "./mechanism.js";
 
 /** Uniform numbers for the added noise, by the number of coordinates. */
@@ -43,5 +43,8 @@ export function coarsen(point: readonly bigint[], finer: PlanarLaplace, coarser:
     const added = equal ? point.map(() => NOUGHT) : rest(u, constant(share), dimension);
     return added.map((e, i) => constant(point[i]!).scaled(finer.stepExponent).add(constant(coarser.scale).mul(e)));
   };
-  return releaseIntegers(uniforms, moved, coarser.stepExponent);
+  // A finer grid than the point's would show where the noise is 0, and so the point itself.
+  const exponent = Math.max(finer.stepExponent, coarser.stepExponent);
+  const shift = BigInt(exponent - coarser.stepExponent);
+  return releaseIntegers(uniforms, moved, exponent).map((k) => saturated(k << shift));
 }
