@@ -88,8 +88,8 @@ def test_rounded_noise_is_seen_in_any_unit(
 
 
 def test_a_grid_of_which_values_lie_between_others_by_chance_has_no_density() -> None:
-    """n = 10,000. Single values are too rare to be compared, and none is refused."""
-    found = differing(row(OnlyWholeUnits, 1e6, 0.0), samples=20_000, seed=1)
+    """n = 5,000 at most points; at one of them it was taken for a density, and refused."""
+    found = differing(row(OnlyWholeUnits, 1e6, 0.0), samples=100_000, seed=3)
     assert {of.difference for of in found} <= {""}
 
 
