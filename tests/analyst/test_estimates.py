@@ -139,6 +139,9 @@ def test_an_estimated_noise_variance_is_shown_as_one():
     told = " ".join(replace(asked, estimates=(all_noise,)).notes)
     assert "Price of privacy: not known, as all of the variance of these answers may be" in told
     assert "inf" not in told
+    told = " ".join(replace(asked, estimates=(row,)).notes)
+    least, most = price["variance_ratio_at_least"], price["variance_ratio_at_most"]
+    assert f"Price of privacy: {least:.3g} to {most:.3g} ×" in told
 
 
 WIDE = Threshold(0.0, 160_000.0, "smoothstep")

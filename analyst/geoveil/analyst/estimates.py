@@ -476,7 +476,7 @@ def _of_privacy(rows: Iterable[LabelledEstimate]) -> Iterator[str]:
         errors, ratios, people = [], [], []
         for n, noise, price in of_basis:
             noises = [noise.low, noise.high] if noise.value is None else [noise.value]
-            prices = [price.low, price.high] if price.value is None else [price.value]
+            prices = [price.low, price.high]  # the noise may be exact, and the variance is not
             errors += [math.sqrt(of_one / n) for of_one in noises]
             ratios += prices
             people += [round(n / ratio) for ratio in prices]
