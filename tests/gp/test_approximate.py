@@ -432,6 +432,17 @@ def test_a_ray_needs_no_more_noise_than_a_line(monkeypatch):
     assert eta(radial, 1.1e-6) < 0.9 * eta(lambda table: Linear(table, 1.0), 1e-6)
 
 
+STATED = (
+    (1e-12, 0.85),
+    (1e-6, 0.9),
+    (1e-3, 0.9),
+    (0.01, 0.9),
+    (0.1, 0.88),
+    (0.3, 0.79),
+    (0.9, 0.75),
+)
+
+
 def test_corners_cost_little(monkeypatch):
     """Near pairs decide. Control: as bounded all at once to 2^-8 of where f varies."""
     ramps = TabulatedProfile((0.0, 1.0, 2.0, 3.0), (0.0, 1.0, 1.0, 2.5), (1, 1, 0, 0, 1.5, 1.5))
@@ -440,6 +451,9 @@ def test_corners_cost_little(monkeypatch):
         return ApproximateLaplace(Linear(ramps, 1.0), GeoPrivacy(1.0, per=1.0, delta=delta)).eta
 
     assert eta(1e-6) > 0.94
+    # What MATH §3 states for the default β, of a minimum of at most ε.
+    assert all(eta(delta) >= least for delta, least in STATED)
+    assert eta(0.3) < 0.8
     monkeypatch.setattr(search, "_NEAR", (2.0**-8,))
     assert eta(1.01e-6) < 0.9
 
