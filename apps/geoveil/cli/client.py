@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ from geoveil.client import (
     ReportCounts,
     Transport,
 )
-from geoveil.gp import GeoPrivacy, ParameterError, compose
+from geoveil.gp import ParameterError, compose
 
 app = typer.Typer(help="Show what left this device, and what it cost.", no_args_is_help=True)
 StateDir = Annotated[Path | None, typer.Option(help="The directory that was given to contribute.")]
@@ -209,22 +209,16 @@ def _state(
     return state
 
 
-def _of_readings(receipts: Iterable[Receipt]) -> Iterator[str]:
+def _of_readings(receipts: Sequence[Receipt]) -> Iterator[str]:
     """Yield how many answers tell of each reading, an extrapolated one of two, and its cost."""
-    prices: dict[tuple[str, str, datetime], GeoPrivacy] = {}
-    counts = Counter[tuple[str, str, datetime]]()
-    for receipt in receipts:
-        if receipt.epoch is not None:
-            prices[_reading(receipt, receipt.epoch)] = receipt.privacy
-        told = (receipt.before, receipt.epoch)
-        counts.update(_reading(receipt, began) for began in told if began is not None)
+    costs = {_reading(each, each.epoch): each.privacy for each in receipts if each.epoch}
+    epochs = ((each, began) for each in receipts for began in (each.before, each.epoch))
+    counts = Counter(_reading(each, began) for each, began in epochs if began)
     for reading, count in counts.items():
         attribute, _, began = reading
         tell = "1 answer tells" if count == 1 else f"{count} answers tell"
-        yield (
-            f"{tell} of the reading of {attribute!r} in the epoch from {began:%Y-%m-%d} on: it cost"
-            f" {prices[reading]}, once"
-        )
+        cost = f": it cost {costs[reading]}, once" if reading in costs else ""
+        yield f"{tell} of the reading of {attribute!r} in the epoch from {began:%Y-%m-%d} on{cost}"
 
 
 def _spent(receipts: Iterable[Receipt]) -> Iterator[str]:
