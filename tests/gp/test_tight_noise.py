@@ -93,7 +93,7 @@ def test_noise_follows_from_the_mean_and_the_variance_of_debiased_answers(monkey
     at = np.append(0.0, np.cumsum(10 ** rng.uniform(0, 1.5, 60)))
     values = np.arange(61) % 2 + rng.normal(size=61) / 10
     table = TabulatedProfile(tuple(at), tuple(values), (0.0,) * 120)
-    privacy = GeoPrivacy(1.0, per=0.3 * table.length_scale)
+    privacy = GeoPrivacy(1.0, per=0.3 * table.scale)
     s = rng.uniform(at[0], at[-1], 12)[[2, 6]]
 
     def widest() -> float:
