@@ -306,13 +306,18 @@ def release_integers(
                 balls = evaluate([BALL.uniform(u.numerator, u.count) for u in uniforms])
                 integers = [round_to_grid(ball, step_exponent) for ball in balls]
             if None not in integers:
-                return tuple(min(max(k, INT64_MIN), INT64_MAX) for k in integers if k is not None)
+                return tuple(saturated(k) for k in integers if k is not None)
         if many >= _MOST_BITS:
             # A fair source gets here with probability below 2^-60000.
             raise GeoVeilError("the random source is broken: its bits decide nothing")
         coarse_bits = None
         for uniform in uniforms:
             uniform.refine()
+
+
+def saturated(integer: int) -> int:
+    """Return an integer, or the end of int64 that it is beyond."""
+    return min(max(integer, INT64_MIN), INT64_MAX)
 
 
 def grid_around(low: Real, high: Real, step_exponent: int) -> tuple[int, int]:

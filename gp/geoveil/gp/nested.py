@@ -17,7 +17,7 @@ from geoveil.gp import validation
 from geoveil.gp.arithmetic import Real
 from geoveil.gp.arrays import ArrayLike, np
 from geoveil.gp.errors import ParameterError, UnsupportedError
-from geoveil.gp.exact import BALL, INT64_MAX, INT64_MIN, release_integers
+from geoveil.gp.exact import BALL, INT64_MAX, INT64_MIN, release_integers, saturated
 from geoveil.gp.mechanisms.planar import DIMENSIONS, DIRECTIONS, PlanarLaplace
 from geoveil.gp.not_private import Simulated, warn_beside_holder
 from geoveil.gp.randomness import LazyUniform, RandomSource, chosen_source
@@ -92,7 +92,7 @@ class Coarsening:
         exponent = max(self.finer.step_exponent, self.coarser.step_exponent)
         shift = exponent - self.coarser.step_exponent
         moved = release_integers(uniforms, lambda u: self._moved(start, u), exponent)
-        return tuple(min(max(k << shift, INT64_MIN), INT64_MAX) for k in moved)
+        return tuple(saturated(k << shift) for k in moved)
 
     def simulate(self, points: ArrayLike, rng: np.random.Generator) -> Simulated:
         """Return coarser points from finer ones, in their shape and float64. NOT private."""

@@ -113,9 +113,8 @@ class LaplacePareto(FrontierNoise):
         u = np.asarray(u, dtype=np.float64)
         a, t = self._a, 1 + self._a
         tail = math.exp(-t) * self.knee / a * np.maximum(u / self.knee, 1) ** -a
-        core = (np.exp(-self.epsilon * np.minimum(u, self.knee)) - math.exp(-t)) / self.epsilon
-        # At the knee the core is 0 but for its rounding, which would outweigh a far tail.
-        core = np.where(u < self.knee, core, 0.0)
+        # Not cut off by a minimum: what rounding leaves of it at the knee outweighs a far tail.
+        core = np.where(u < self.knee, np.exp(-self.epsilon * u) - math.exp(-t), 0.0) / self.epsilon
         return np.asarray((core + tail) / (2 * self._half_mass))
 
     @property
